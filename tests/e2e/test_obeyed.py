@@ -117,6 +117,8 @@ async def test_what_is_told_beside_a_command_is_stored_without_it(ana: ScopedCli
     await ana.remember([{"content": TEA}])
     await tell(ana, "Forget my old tea. I moved to Rue Cler in May.")
     assert "I moved to Rue Cler in May." in await texts(ana)
+    await tell(ana, "Forget my old tea. My boss is called Bo.")
+    assert "My boss is called Bo." in await texts(ana)
     await tell(ana, "I have a cat now. Remember this: my vet is called Sol")
     assert await texts(ana) >= {"I have a cat now.", "my vet is called Sol"}
     assert not [text for text in await texts(ana) if "Forget" in text or "Remember" in text]
@@ -129,6 +131,12 @@ async def test_what_is_told_beside_a_command_is_stored_without_it(ana: ScopedCli
         ("No, keep it. I work at Globex now.", {TEA, NIGHT, "I work at Globex now."}),
         ("Yes. Remember that I work at Globex.", {NIGHT, "I work at Globex."}),
         ("Yes. And what is the weather like?", {NIGHT}),
+        (
+            "Yes. My dog's vet is Dr. Sol. I like figs.",
+            {NIGHT, "My dog's vet is Dr. Sol. I like figs."},
+        ),
+        ("No. I like figs.", {TEA, NIGHT, "I like figs."}),
+        ("Yes. Thanks a lot!", {NIGHT}),
     ],
 )
 async def test_what_is_told_beside_an_answer_is_stored_without_it(

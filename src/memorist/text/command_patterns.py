@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+from . import cues
+from .passing import is_courtesy
 from .tokens import load_patterns
 
 LOOSE = "en_loose"  # the group of freer wordings, which are tried last
 ASSUMING = "en_assuming"  # the group of those that are commands only in the right situation
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
+LEAST_STATED = 4  # words of a sentence that states something, whatever they are
 _WORD = re.compile(r"\S+")
 _MARKS = ".,;:!?…()"
 _APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
@@ -165,3 +168,19 @@ def is_filler(sentence: str) -> bool:
         if min((end - start for start, end in spans), default=0) <= 1:
             return True
     return False
+
+
+def states_something(sentence: str) -> bool:
+    """Return whether a sentence beside a command states something.
+
+    >>> [states_something(text) for text in ("i like figs", "thanks a lot", "lets start fresh")]
+    [True, False, False]
+    """
+    count = len(sentence.split())
+    if "?" in sentence or count < LEAST_STATED - 1:
+        return False
+    if count >= LEAST_STATED:
+        return True
+    _, request, _ = load_surroundings("en")
+    is_other = request.match(sentence) or is_courtesy(sentence)
+    return not is_other and not cues.read(sentence).refers_back

@@ -17,6 +17,7 @@ from ..types import frozen
 from . import cues
 from .command_patterns import (
     ASSUMING,
+    LEAST_STATED,
     LOOSE,
     Folded,
     compile_group,
@@ -27,6 +28,7 @@ from .command_patterns import (
     is_filler,
     load_tables,
     load_triggers,
+    states_something,
     strip_marks,
     trim,
 )
@@ -35,7 +37,6 @@ LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
 MOST_LOOSE = 25  # words
-LEAST_STATED = 4  # words of a sentence that states something
 MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
     *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
@@ -206,17 +207,20 @@ def _match_parts(line: Folded, part: re.Pattern[str], *, answers: bool = False) 
         found = _match(line, (start, end), halves=not is_answer, answers=is_answer)
         matched.append((line.folded[start:end].rstrip(), found))
     commands = [found for _, found in matched if found is not None]
-    if answers and (matched[0][1] is None or any(each.intent != "save" for each in commands[1:])):
-        return None
     others = [each for each, found in matched if found is None]
     halves = {each.intent: each for each in commands}
     whole = [each for each in commands if not each.intent.startswith("_")]
+    if answers and (matched[0][1] is None or any(each.intent != "save" for each in whole[1:])):
+        return None
     whole.sort(key=_could_be_about_anything)
     chosen = whole[0] if whole else None
+    unused: list[str] = []
     for (first, second), intent in _HALVES.items():  # "Why do you know my salary? Delete it."
         if first in halves and second in halves:
             chosen = replace(halves[first], intent=intent)
             break
+    else:  # "Forget my car. My boss is called Bo."
+        unused = [each for each, found in matched if found and found.intent == "_knows"]
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
     if any(has_cue("reported", each) or has_cue("then", each) for each in others):
@@ -225,13 +229,14 @@ def _match_parts(line: Folded, part: re.Pattern[str], *, answers: bool = False) 
         return None
     if _could_be_about_anything(chosen) and not all(map(is_filler, others)):
         return None
-    stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
+    others += unused
+    stated = [each for each in others if states_something(each)]
     if chosen.intent == "dont_save":
         return _mean_this(chosen) if stated else chosen
     told = [each for each in commands if each.content and each is not chosen]
     if part is not _SENTENCE or not (stated or told):
         return chosen
-    left = [found is None or found in told for _, found in matched]
+    left = [each in others or found in told for each, found in matched]
     return replace(chosen, rest=" ".join(line.original(*each) for each in compress(spans, left)))
 
 
