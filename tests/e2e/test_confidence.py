@@ -58,6 +58,8 @@ async def test_a_question_about_a_known_person_is_not_general_knowledge(ana: Sco
 
 @pytest.mark.parametrize("said", [
     "thanks!", "Hello", "ok, go on", "Sounds good, thank you so much", "Can you rephrase that?", "danke dir", "👍",
+    "Hi! How are you feeling today?", "Hallo, wie geht es dir?", "Salut, ça va bien ?",
+    "Hola, ¿qué tal estás hoy?", "Oi, tudo bem?", "Ciao, come stai oggi?",
 ])  # fmt: skip
 async def test_a_message_that_asks_nothing_brings_nothing(ana: ScopedClient, said: str) -> None:
     found = await ana.recall(said)

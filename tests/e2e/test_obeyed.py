@@ -44,7 +44,9 @@ async def tell(scope: ScopedClient, text: str) -> str:
 
 
 async def texts(scope: ScopedClient) -> set[str]:
-    return {memory.text for memory in await scope.list()}
+    found = [memory.text for memory in await scope.list()]
+    assert len(found) == len(set(found))
+    return set(found)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +117,81 @@ async def test_what_is_told_beside_a_command_is_stored_without_it(ana: ScopedCli
     await ana.remember([{"content": TEA}])
     await tell(ana, "Forget my old tea. I moved to Rue Cler in May.")
     assert "I moved to Rue Cler in May." in await texts(ana)
+    await tell(ana, "Forget my old tea. My boss is called Bo.")
+    assert "My boss is called Bo." in await texts(ana)
     await tell(ana, "I have a cat now. Remember this: my vet is called Sol")
     assert await texts(ana) >= {"I have a cat now.", "my vet is called Sol"}
     assert not [text for text in await texts(ana) if "Forget" in text or "Remember" in text]
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Yes please. I work at Globex now.", {NIGHT, "I work at Globex now."}),
+        ("No, keep it. I work at Globex now.", {TEA, NIGHT, "I work at Globex now."}),
+        ("Yes. Remember that I work at Globex.", {NIGHT, "I work at Globex."}),
+        ("Yes. And what is the weather like?", {NIGHT}),
+        (
+            "Yes. My dog's vet is Dr. Sol. I like figs.",
+            {NIGHT, "My dog's vet is Dr. Sol. I like figs."},
+        ),
+        ("No. I like figs.", {TEA, NIGHT, "I like figs."}),
+        ("Yes. Thanks a lot!", {NIGHT}),
+    ],
+)
+async def test_what_is_told_beside_an_answer_is_stored_without_it(
+    ana: ScopedClient, said: str, left: set[str]
+) -> None:
+    await ana.remember([{"content": TEA}])
+    await ana.remember([{"content": NIGHT}])
+    await tell(ana, "forget that I drink green tea in the morning")
+    await tell(ana, said)
+    assert await texts(ana) == left
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Forget that I drink green tea, I like coffee now", "I like coffee now"),
+        ("Forget my green tea and remember that I like coffee", "I like coffee"),
+        ("Forget my green tea. Remember that I like coffee.", "I like coffee."),
+        (
+            "Vergiss meinen green tea und merk dir, dass ich Kaffee mag",
+            "merk dir, dass ich Kaffee mag",
+        ),
+    ],
+)
+async def test_what_one_sentence_tells_after_a_command_is_stored(
+    ana: ScopedClient, said: str, told: str
+) -> None:
+    await ana.remember([{"content": TEA}])
+    await tell(ana, said)
+    assert await texts(ana) == {TEA, told}
+    await tell(ana, "yes")
+    assert await texts(ana) == {told}
+
+
+async def test_what_is_saved_beside_a_command_is_saved_on_purpose(ana: ScopedClient) -> None:
+    await ana.remember([{"content": TEA}])
+    reply = await ana.command("Forget my green tea and remember that I like coffee")
+    assert reply is not None
+    assert reply.say.startswith("Saved: I like coffee\nDo you mean this?")
+    assert [each.text for each in await ana.list() if each.manually_saved] == ["I like coffee"]
+
+
+async def test_what_is_saved_beside_a_command_without_effect_is_saved(ana: ScopedClient) -> None:
+    await tell(ana, "Forget my boat. I moved to Rue Cler. Remember that I like coffee.")
+    assert await texts(ana) == {"I moved to Rue Cler.", "I like coffee."}
+
+
+async def test_a_reason_to_forget_is_not_stored(ana: ScopedClient) -> None:
+    await ana.remember([{"content": TEA}])
+    for text in (
+        "forget my green tea, I don't need it now",
+        "forget my green tea, please do it right now",
+    ):
+        await tell(ana, text)
+    assert await texts(ana) == {TEA}
 
 
 async def test_a_command_that_was_not_carried_out_loses_nothing(ana: ScopedClient) -> None:

@@ -50,6 +50,25 @@ async def test_what_was_said_in_a_month_is_found(ana: ScopedClient) -> None:
     assert BICYCLE not in found
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("What did we decide in April 2026?", [DATABASE]),
+        ("Which decisions did I make in April 2026?", [DATABASE]),
+        ("What did we agree on in March 2026?", []),
+    ],
+)
+async def test_what_was_decided_in_a_month_is_found(
+    ana: ScopedClient, question: str, found: list[str]
+) -> None:
+    assert await texts(ana, question) == found
+
+
+async def test_a_decision_about_a_topic_is_searched_for_by_its_words(ana: ScopedClient) -> None:
+    found = await ana.recall("Which bicycle did I choose in March 2026?")
+    assert found.memories[0].text == BICYCLE
+
+
 async def test_a_relative_period_is_understood(ana: ScopedClient) -> None:
     assert await texts(ana, "What did I talk about last week?") == [KETTLE]
 

@@ -211,6 +211,21 @@ def test_a_history_is_uploaded_and_the_receipt_is_that_of_a_local_import(
     assert json.loads(one.stdout)["formats"] == {"chatgpt": 2}
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_a_file_of_a_folder_that_cannot_be_read_is_left_out_and_named(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "boat.md").write_text("# Boat\n\nI own a boat called Heron.", "utf-8")
+    (folder / "broken").symlink_to("/proc/self/mem")
+    local = {"MEMORIST_DB": str(tmp_path / "local.db"), "MEMORIST_EMBEDDER": "hashing"}
+    wanted = run("import", str(folder), "--user", "ana", **local)
+    assert "damaged: broken: " in wanted.stderr
+    done = run("import", str(folder), "--space", "notes")
+    assert (done.exit_code, done.stdout, done.stderr) == (OK, wanted.stdout, wanted.stderr)
+
+
 def test_a_folder_is_uploaded_under_its_whole_name(run: Run, tmp_path: Path) -> None:
     place = ("--space", "chats")
     folder = tmp_path / "WhatsApp Chat - Dr. Bo"

@@ -183,10 +183,13 @@ def leave_out_command(item: Item) -> Draft | None:
     is_derived = draft.evidence_ids or draft.compression_source
     if is_derived or (is_on_purpose(draft) and not item.is_obeyed):
         return draft
-    found = commands.parse(draft.text)
+    found = commands.parse(draft.text, answers=item.is_obeyed)
     if not item.is_obeyed and (found is None or found.content):
         return draft
     rest = found.rest if found is not None else ""
+    asked = commands.parse(rest)
+    if item.is_obeyed and asked is not None and commands.read_saved(rest):
+        rest = asked.rest
     return replace(draft, text=rest, manually_saved=False) if rest else None
 
 

@@ -93,7 +93,8 @@ class Caller:
         if "service" not in self.rights:
             if user != self.user:
                 raise NotAllowed(
-                    "This key acts for one user only: acting for others needs the right 'service'"
+                    f"This caller acts for user {self.user!r} only: acting for others needs a key with"
+                    " the right 'service'"
                 )
             return self
         validation.name("user", user)

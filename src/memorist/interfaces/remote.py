@@ -11,7 +11,6 @@ import ipaddress
 import json
 import os
 import tempfile
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -314,7 +313,10 @@ class RemoteScope(RemoteVerbs):
         since: datetime | str | None = None,
         **options: Any,
     ) -> ImportReport:
-        """Send a file, or a ZIP archive of a folder, to be imported, and return the receipt."""
+        """Send a file, or a ZIP archive of a folder, to be imported, and return the receipt.
+
+        What cannot be read is left out, and named in the receipt.
+        """
         from ..manage.import_export import ImportReport  # with numpy, which verbs do without
 
         name = Path(path).resolve().name
@@ -322,7 +324,7 @@ class RemoteScope(RemoteVerbs):
             name += ".zip"
         given = {"name": name[-MAX_NAME:], "since": since, "from": options.pop("from_"), **options}
         query = self.names | _drop_none(given)
-        with _open_upload(Path(path)) as file:
+        with _open_upload(Path(path)) as (file, damages):
             answer = self.server.upload(
                 "POST /v1/memory/import/file",
                 file,
@@ -331,7 +333,9 @@ class RemoteScope(RemoteVerbs):
                 on_progress=on_progress,
             )
         counts = ("formats", "outcomes", "skipped", "refused")
-        return ImportReport(**answer | {name: Counter(answer[name]) for name in counts})
+        report = ImportReport(**answer | {name: Counter(answer[name]) for name in counts})
+        report.skipped.update(f"damaged: {each}" for each in damages)
+        return report
 
     def list(
         self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
@@ -367,22 +371,16 @@ def needs_database(url: str) -> InvalidInput:
 
 
 @contextmanager
-def _open_upload(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or a temporary ZIP archive of a folder. Raises NotFound."""
-    from ..readers.archive import list_files  # with numpy, which verbs do without
+def _open_upload(path: Path) -> Iterator[tuple[IO[bytes], list[str]]]:
+    """Open a file, or a ZIP archive of a folder and what in it is damaged. Raises NotFound."""
+    from ..readers import archive  # with numpy, which verbs do without
 
     if not path.exists():
         raise NotFound(f"No such file or folder: {str(path)!r}")
-    if not path.is_dir():
-        with open(path, "rb") as file:
-            yield file
-        return
-    with tempfile.TemporaryFile() as archive:
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as made:
-            for name, each in list_files(path):
-                made.write(each, name)
-        archive.seek(0)
-        yield archive
+    with tempfile.TemporaryFile() if path.is_dir() else open(path, "rb") as file:
+        damages = archive.pack(path, file) if path.is_dir() else []
+        file.seek(0)
+        yield file, damages
 
 
 def _drop_none(values: Mapping[str, Any]) -> Json:

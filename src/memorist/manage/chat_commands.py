@@ -81,8 +81,9 @@ async def obey(
         raise
     if shown.asks:
         command = parse(text, answers=True)
-    if command is None:
-        command = await chat.read_statement(text, shown)
+    is_answer = command is not None and command.intent in commands.ANSWERS
+    if command is None or (is_answer and command.rest):
+        command = await chat.read_statement(text, shown) or command
     if command is None:
         command = await chat.check_assumption(parse_assuming(text))
     if command is None:
@@ -91,10 +92,13 @@ async def obey(
         await chat.drop_obeyed(text)
         return None
     reply = await chat.carry_out(command, shown)
+    if reply is None:
+        return None
     is_answer = command.intent in commands.ANSWERS
-    if reply is not None and (reply.done or is_answer or chat.asked not in ("", RESTATE)):
+    saved = commands.read_saved(command.rest)
+    if reply.done or is_answer or saved or chat.asked not in ("", RESTATE):
         await chat.note_obeyed(text)
-    return reply
+    return await chat.save_beside(reply, saved) if saved else reply
 
 
 class Chat(CorrectingChat, ForgettingChat):
@@ -274,12 +278,8 @@ class Chat(CorrectingChat, ForgettingChat):
 
     async def save(self) -> Reply:
         """Save a text, or what was said last, as the person asked."""
-        text = self.command.content
-        if (
-            text and f"dass {text}" in self.text
-        ):  # without "dass", the order of the words would be wrong
-            text = self.text
-        if text:
+        if self.command.content:
+            text = commands.read_saved(self.text) or self.command.content
             outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
             if not outcome.ids:
                 return self.reply(f"Not saved: {outcome.reason}.")
@@ -288,6 +288,13 @@ class Chat(CorrectingChat, ForgettingChat):
         if len(found) != 1:
             return self.reply(UNCLEAR)
         return await self.list_done("Saved:", [await self.change(found[0].id, manually_saved=True)])
+
+    async def save_beside(self, reply: Reply, text: str) -> Reply:
+        """Save what was asked for beside another command, and say so before the reply to that."""
+        outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
+        saved = f"Saved: {normalize.one_line(text)}"
+        say = saved if outcome.ids else f"Not saved: {outcome.reason}."
+        return replace(reply, say=f"{say}\n{reply.say}")
 
     async def dont_save(self) -> Reply:
         """Leave something out: this message, the next ones, or what was said before."""

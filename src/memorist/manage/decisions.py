@@ -3,7 +3,7 @@ extracted from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -34,16 +34,17 @@ async def follow(
     old: Memory,
     gone: Memory | None,
     now: datetime,
+    reverted: Collection[str] = (),
 ) -> list[Change]:
     """Return the changes of the facts of two turns, of which one is no longer true, or none.
 
     The facts of that one end if they are about what changed. Those that had ended because of it
-    are valid again.
+    are valid again. `reverted` are the ids of what an undo has changed already.
     """
     changes: list[Change] = []
     for turn, other in ((new, old), (old, new)):
         if gone is not None and turn.id == gone.id:
-            changes += await end_facts(tx, turn, other, now)
+            changes += await end_facts(tx, turn, other, now, reverted)
             continue
         for fact in await find_facts(tx, turn, "active", "superseded"):
             for pair in await tx.relations(tx.scope, REPLACES, limit=MOST, from_id=other.id):
@@ -52,14 +53,24 @@ async def follow(
     return changes
 
 
-async def end_facts(tx: Transaction, gone: Memory, kept: Memory, now: datetime) -> list[Change]:
-    """Return the changes that end the facts of a turn which another memory replaces."""
+async def end_facts(
+    tx: Transaction, gone: Memory, kept: Memory, now: datetime, reverted: Collection[str] = ()
+) -> list[Change]:
+    """Return the changes that end the facts of a turn which another memory replaces.
+
+    A fact that an undo has ended again is only related to what replaces it.
+    """
+    related = await list_replaced(tx, kept)
     since = max(transitions.held_since(gone), transitions.held_since(kept))
     changes: list[Change] = []
     for memory in await current.find_restated(tx, gone, kept.text):
-        if memory.valid_to is None and memory.id != kept.id:
+        if memory.id == kept.id:
+            continue
+        is_reverted = memory.id in reverted and memory.id not in related
+        if memory.valid_to is None:
             outdated = transitions.revise(memory, now, valid_to=since)
             changes.append(Save(memory=outdated, event="superseded"))
+        if memory.valid_to is None or is_reverted:
             pair = Relation(from_id=kept.id, to_id=memory.id, type=REPLACES, at=now)
             changes.append(pair)
     return changes

@@ -106,6 +106,7 @@ async def undo_changes(
 async def _follow(tx: Transaction, steps: Sequence[Step], now: datetime) -> list[Change]:
     """Return the changes of facts that were extracted since a decision which is undone."""
     changes: list[Change] = []
+    ids = {each.now.id for each in steps}
     pairs = {
         tuple(e.meta["between"]) for each in steps for e in each.entries if "between" in e.meta
     }
@@ -114,7 +115,7 @@ async def _follow(tx: Transaction, steps: Sequence[Step], now: datetime) -> list
         if len(memories) == 2:
             ended = [each for each in memories.values() if each.valid_to is not None]
             gone = ended[0] if len(ended) == 1 else None
-            changes += await decisions.follow(tx, memories[new], memories[old], gone, now)
+            changes += await decisions.follow(tx, memories[new], memories[old], gone, now, ids)
     return changes
 
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, NoReturn
 
 from ..errors import NotFound
-from .source import PIECE, UNREADABLE, Source
+from .source import PIECE, UNREADABLE, ImportRun, Source, opened
 
 IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
 _LEFT_OUT = {".git", ".obsidian", ".trash", "node_modules", "__MACOSX"}
@@ -44,6 +44,25 @@ def list_files(path: Path) -> Iterator[tuple[str, Path]]:
         name = file.relative_to(path) if path.is_dir() else Path(path.name)
         if file.is_file() and _is_wanted(name.as_posix()):
             yield name.as_posix(), file
+
+
+def pack(folder: Path, archive: IO[bytes]) -> list[str]:
+    """Write the files of a folder to a ZIP archive. Return which cannot be read to the end, and why."""
+    damages = []
+    with zipfile.ZipFile(archive, "w") as made:
+        for name, file in list_files(folder):
+            source = Source(name, 0, partial(open, file, "rb"))
+            if source.damage and not source.head:
+                damages.append(source.damage)
+                continue
+            info = zipfile.ZipInfo.from_file(file, name, strict_timestamps=False)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            how = ImportRun()
+            with opened(source, how) as content, made.open(info, "w") as member:
+                shutil.copyfileobj(content, member)
+            if how.damage:
+                damages.append(how.damage)
+    return damages
 
 
 def _is_wanted(name: str) -> bool:

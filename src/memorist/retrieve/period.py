@@ -1,7 +1,8 @@
 """Questions about a period and nothing else: "What happened in April?", "What did I say last week?"
 
 They have no words that a memory could match. The answer is what was said in the period, and what
-names a date in it, the most important and most specific first.
+names a date in it, the most important and most specific first. "What did we decide in April?" asks
+for no more than that it is a decision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..index.arrays import Bools, Positions
 from ..storage.queries import Reader
 from ..text import clock, cues, tokens
 from ..text.clock import Interval
-from ..text.cues import FROM_ASSISTANT, FROM_USER, HAS_TIME
+from ..text.cues import FROM_ASSISTANT, FROM_USER, HAS_DECISION, HAS_TIME
 from ..types import Memory, Scope
 from .features import SnapshotSearch
 
@@ -56,6 +57,8 @@ async def restrict(search: SnapshotSearch, scope: Scope, store: Reader) -> Snaps
     dated = await compute(ROW * len(memories), find_dated, memories, spans)
     is_there |= np.isin(snapshot.row, dated)
     usable = search.usable & is_there & mark_side(search)
+    if search.question.asks_decisions:
+        usable &= snapshot.marked[HAS_DECISION]
     profile = replace(search.profile, weights=WEIGHTS, current_first=False, rerank=False)
     question = replace(search.question, kinds=_KINDS)
     return replace(search, profile=profile, question=question, usable=usable, in_period=usable)

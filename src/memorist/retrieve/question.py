@@ -57,7 +57,7 @@ _ASIDE = CHATTER | word_set("""
     can could would you do sounds next step me dir dank vielen mal bien beaucoup muchas muy genial
     dear lovely looks seems works funny wonderful fantastic brilliant excellent amazing helpful
     parfait muito bem molto bene mille super prima gut guten morgen tag abend alles klar weiter
-    buenos días buenas tardes noches bom dia boa tarde noite buongiorno buonasera bonsoir vale
+    buenos días buenas tardes noches oi bom dia boa tarde noite buongiorno buonasera bonsoir vale
     d'accord
     """)
 
@@ -70,6 +70,12 @@ _NO_TOPIC = _ASKS_ALL | word_set("""
     remind s said say saying show so speak spoke stuff talk talked talking tell that the there thing
     things to told topic topics up us was we went were with would write wrote you
     """)
+# "Which decisions did we make?": decisions are seldom told in the words of the question.
+_DECIDING = word_set("""
+    decide decides decided deciding decision decisions agree agreed agreement agreements choose chose
+    chosen choosing
+    """)
+_DECIDED = _NO_TOPIC | _DECIDING | word_set("make made take took taken reach reached")
 
 MOST_TERMS = 512
 LONGEST_ASKED = 160  # characters; what is longer is mostly a pasted text or a piece of a dialog
@@ -95,6 +101,7 @@ class ParsedQuestion:
     is_direct: bool = False  # asks for something said before, not for advice
     needs_memory: bool = True  # False: asks for nothing, or for what is the same for everyone
     asks_period: bool = False  # names a period and no topic: "What happened in June?"
+    asks_decisions: bool = False  # "What did we decide in June?"
     is_own: bool = False  # in the first person singular
 
     @property
@@ -149,6 +156,7 @@ def understand(
         is_direct=asks_directly,
         needs_memory=needs_memory,
         asks_period=bool(intervals) and has_no_topic(rest),
+        asks_decisions=asks_decisions(rest),
         is_own=_ABOUT["own"].search(text) is not None,
     )
 
@@ -171,9 +179,21 @@ def has_no_topic(question: str) -> bool:
 
     >>> [has_no_topic(text) for text in ("What did I do?", "What's new?", "What did I eat?", "When?")]
     [True, True, False, False]
+    >>> has_no_topic("What did we decide?"), has_no_topic("What did we decide about the bath?")
+    (True, False)
     """
     found = {match[0].casefold() for match in _WORD.finditer(question)}
-    return not found.isdisjoint(_ASKS_ALL) and found <= _NO_TOPIC
+    known = _NO_TOPIC if found.isdisjoint(_DECIDING) else _DECIDED
+    return not found.isdisjoint(_ASKS_ALL) and found <= known
+
+
+def asks_decisions(question: str) -> bool:
+    """Return whether a question asks for what was decided.
+
+    >>> asks_decisions("Which decisions did we make?"), asks_decisions("What did we talk about?")
+    (True, False)
+    """
+    return any(match[0].casefold() in _DECIDING for match in _WORD.finditer(question))
 
 
 def is_direct(question: str) -> bool:
@@ -208,11 +228,14 @@ def is_aside(text: str) -> bool:
     [True, True, False, False]
     >>> is_aside("👍"), is_aside("好的！"), is_aside("Lovely, thank you dear"), is_aside("ok, looks good")
     (True, True, True, True)
+    >>> [is_aside(text) for text in ("Hi! How is it going today?", "Wie geht's?", "How is Mira?")]
+    [True, True, False]
     """
     line = " ".join(text.split())
     if line.strip(" !.。！~") in UNSPACED_CHATTER:
         return True
-    found = tokens.words(line[: 2 * LONGEST_CHATTER])
+    head = _ABOUT["wellbeing"].sub("how are you", line[: 2 * LONGEST_CHATTER])
+    found = tokens.words(head)
     if len(found) > MOST_CHATTER or not _ANSWER.isdisjoint(found):
         return False
     return _ASIDE.issuperset(found) and (bool(found) or len(line) <= LONGEST_CHATTER)

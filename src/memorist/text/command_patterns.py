@@ -7,17 +7,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+from . import cues
+from .passing import is_courtesy
 from .tokens import load_patterns
 
 LOOSE = "en_loose"  # the group of freer wordings, which are tried last
 ASSUMING = "en_assuming"  # the group of those that are commands only in the right situation
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
+LEAST_STATED = 4  # words of a sentence that states something, whatever they are
+_WORD = re.compile(r"\S+")
+_MARKS = ".,;:!?…()"
+_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A message as it is matched, and as it was written."""
+
+    text: str
+    folded: str
+    groups: tuple[str, ...]  # of expressions that may match
+
+    def original(self, start: int, end: int) -> str:
+        """Return the words of the person for a part of the folded text."""
+        part = self.folded[start:end]
+        if start and not self.folded[start - 1].isspace():
+            return part.strip()
+        first = len(self.folded[:start].split())
+        words = list(_WORD.finditer(self.text))[first : first + len(part.split())]
+        if not words:
+            return part
+        word = self.folded[start:].split()[len(words) - 1]
+        cut = len(word) - len(part.split()[-1])
+        return self.text[words[0].start() : words[-1].end() - cut].strip()
 
 
 @cache
@@ -62,6 +91,41 @@ def load_pairs(table: str) -> dict[str, str]:
     return dict(pair.split(":") for pair in " ".join(load_tables()[table]["words"]).split())
 
 
+def fold(text: str) -> str:
+    """Return a message in lower case, without apostrophes, with typos of important words corrected.
+
+    It has the same words in the same order, with one space or line break between them.
+    """
+    typos = load_pairs("typos")
+    lines: list[str] = []
+    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
+        words = line.split()
+        for i, word in enumerate(words):
+            core = word.strip(_MARKS)
+            if core in typos:
+                words[i] = word.replace(core, typos[core], 1)
+        lines.append(" ".join(words))
+    return "\n".join(lines)
+
+
+def has_cue(name: str, text: str) -> bool:
+    """Return whether a text has what surrounds a command, or speaks against one."""
+    return compile_pattern(load_tables()["cues"][name]).search(text) is not None
+
+
+def find_places(words: str) -> Iterator[int]:
+    """Yield the places that words name, from 0: "the first two", "1 and 3"."""
+    known = load_pairs("places")
+    numbers = [int(known[word]) for word in re.findall(r"\w+", words) if word in known]
+    if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
+        count = numbers[1] + 1
+        yield from range(-count, 0) if numbers[0] < 0 else range(count)
+    elif "one" in words.split() and len(numbers) > 1:  # "the second one"
+        yield from dict.fromkeys(numbers[:-1])
+    else:
+        yield from dict.fromkeys(numbers)
+
+
 def trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
     """Yield a part of a message with more and more of what surrounds a command left out."""
     filler, request, after = load_surroundings(language)
@@ -104,3 +168,19 @@ def is_filler(sentence: str) -> bool:
         if min((end - start for start, end in spans), default=0) <= 1:
             return True
     return False
+
+
+def states_something(sentence: str) -> bool:
+    """Return whether a sentence beside a command states something.
+
+    >>> [states_something(text) for text in ("i like figs", "thanks a lot", "lets start fresh")]
+    [True, False, False]
+    """
+    count = len(sentence.split())
+    if "?" in sentence or count < LEAST_STATED - 1:
+        return False
+    if count >= LEAST_STATED:
+        return True
+    _, request, _ = load_surroundings("en")
+    is_other = request.match(sentence) or is_courtesy(sentence)
+    return not is_other and not cues.read(sentence).refers_back

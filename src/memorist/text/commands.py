@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress, product
 
 from ..types import frozen
+from . import cues
 from .command_patterns import (
     ASSUMING,
+    LEAST_STATED,
     LOOSE,
+    Folded,
     compile_group,
     compile_pattern,
+    find_places,
+    fold,
+    has_cue,
     is_filler,
-    load_pairs,
     load_tables,
     load_triggers,
+    states_something,
     strip_marks,
     trim,
 )
@@ -31,7 +37,6 @@ LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
 MOST_LOOSE = 25  # words
-LEAST_STATED = 4  # words of a sentence that states something
 MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
     *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
@@ -56,7 +61,6 @@ _OLD = frozenset(
     "vorherige ancien ancienne anciens précédent précédente viejo vieja antiguo antigua anterior "
     "antigo antiga velho velha vecchio vecchia precedente".split()
 )
-_WORD = re.compile(r"\S+")
 _AND_THAT = re.compile(
     r"(,| and| but) that (?=(?:[Ii]|[Ii]['’][a-z]{1,2}|my|we|our|the|he|she|his|her|they)\b|[A-Z]\w)"
 )
@@ -65,10 +69,10 @@ _SENTENCE = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?]\s+\w")
 _CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
+# What separates something else from a command in one sentence.
+_BESIDE = re.compile(r"[,;]? (?:and|but|und|aber|et|mais|y|e|pero|mas|ma) |[,;] | [–—-] ")
 _POLITE = ("ok?", "okay?", "please?", "will you?", "would you?", "can you?", "could you?")
 _QUOTES = ('"', "“", "«", "„", "`")
-_MARKS = ".,;:!?…()"
-_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 
 
 @frozen
@@ -87,28 +91,6 @@ class Command:
     names_memory: bool = False  # it says that the memory is meant
     from_now_on: bool = False  # asked to store nothing more about it
     rest: str = ""  # what the message states besides
-
-
-@dataclass(frozen=True, slots=True)
-class _Folded:
-    """A message as it is matched, and as it was written."""
-
-    text: str
-    folded: str
-    groups: tuple[str, ...]  # of expressions that may match
-
-    def original(self, start: int, end: int) -> str:
-        """Return the words of the person for a part of the folded text."""
-        part = self.folded[start:end]
-        if start and not self.folded[start - 1].isspace():
-            return part.strip()
-        first = len(self.folded[:start].split())
-        words = list(_WORD.finditer(self.text))[first : first + len(part.split())]
-        if not words:
-            return part
-        word = self.folded[start:].split()[len(words) - 1]
-        cut = len(word) - len(part.split()[-1])
-        return self.text[words[0].start() : words[-1].end() - cut].strip()
 
 
 def parse(text: str, *, answers: bool = False) -> Command | None:
@@ -138,7 +120,7 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     for name, trigger in load_triggers().items():
         if name not in (LOOSE, ASSUMING) and (answers or trigger.search(folded)):
             groups.append(name)
-    line = _Folded(text=text, folded=folded, groups=tuple(groups))
+    line = Folded(text=text, folded=folded, groups=tuple(groups))
     if has_cue("asked", folded[-LONGEST:]):
         return None
     whole = (0, len(folded))
@@ -148,8 +130,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     if answers and (answer := _match(line, whole, answers=True)):
         return answer
     found = _match(line, whole)
+    may_answer = answers and (found is None or found.intent == "save")
+    if may_answer and (answer := _match_parts(line, _SENTENCE, answers=True)):
+        return answer
     if found and not _SENTENCE_END.search(found.topic):
-        return found
+        return _match_beside(line, found)
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
     if parts := parts or found or _match_unsaved(line):
         return parts
@@ -162,6 +147,20 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     return _match(line, whole, groups=(LOOSE,))
 
 
+def read_saved(text: str) -> str:
+    """Return what a text asks to save, and nothing if it is no such command.
+
+    >>> read_saved("Remember that I like tea"), read_saved("Forget that I like tea")
+    ('I like tea', '')
+    >>> read_saved("Merk dir, dass ich Tee mag")
+    'Merk dir, dass ich Tee mag'
+    """
+    found = parse(text)
+    content = found.content if found is not None and found.intent == "save" else ""
+    # Without "dass", the order of the words would be wrong.
+    return text if content and f"dass {content}" in text else content
+
+
 def parse_assuming(text: str) -> Command | None:
     """Return what a message asks for if it speaks of something that is stored, or is off.
 
@@ -171,7 +170,7 @@ def parse_assuming(text: str) -> Command | None:
     if len(text) > LONGEST:
         return None
     folded = fold(text)
-    line = _Folded(text=text, folded=folded, groups=())
+    line = Folded(text=text, folded=folded, groups=())
     return _match(line, (0, len(folded)), groups=(ASSUMING,))
 
 
@@ -194,47 +193,34 @@ def leave_out_old(topic: str) -> str:
     return " ".join(kept)
 
 
-def fold(text: str) -> str:
-    """Return a message in lower case, without apostrophes, with typos of important words corrected.
+def _match_parts(line: Folded, part: re.Pattern[str], *, answers: bool = False) -> Command | None:
+    """Return the command of a message in which one part, or two together, are a command.
 
-    It has the same words in the same order, with one space or line break between them.
+    With `answers`, the first part has to be an answer, and no other one a command but "remember …".
     """
-    typos = load_pairs("typos")
-    lines: list[str] = []
-    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
-        words = line.split()
-        for i, word in enumerate(words):
-            core = word.strip(_MARKS)
-            if core in typos:
-                words[i] = word.replace(core, typos[core], 1)
-        lines.append(" ".join(words))
-    return "\n".join(lines)
-
-
-def has_cue(name: str, text: str) -> bool:
-    """Return whether a text has what surrounds a command, or speaks against one."""
-    return compile_pattern(load_tables()["cues"][name]).search(text) is not None
-
-
-def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
-    """Return the command of a message in which one part, or two together, are a command."""
     spans = list(_find_spans(line.folded, part))
     if not 2 <= len(spans) <= MOST_SENTENCES:
         return None
     matched: list[tuple[str, Command | None]] = []
     for start, end in spans:
-        found = _match(line, (start, end), halves=True)
+        is_answer = answers and not matched
+        found = _match(line, (start, end), halves=not is_answer, answers=is_answer)
         matched.append((line.folded[start:end].rstrip(), found))
     commands = [found for _, found in matched if found is not None]
     others = [each for each, found in matched if found is None]
     halves = {each.intent: each for each in commands}
     whole = [each for each in commands if not each.intent.startswith("_")]
+    if answers and (matched[0][1] is None or any(each.intent != "save" for each in whole[1:])):
+        return None
     whole.sort(key=_could_be_about_anything)
     chosen = whole[0] if whole else None
+    unused: list[str] = []
     for (first, second), intent in _HALVES.items():  # "Why do you know my salary? Delete it."
         if first in halves and second in halves:
             chosen = replace(halves[first], intent=intent)
             break
+    else:  # "Forget my car. My boss is called Bo."
+        unused = [each for each, found in matched if found and found.intent == "_knows"]
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
     if any(has_cue("reported", each) or has_cue("then", each) for each in others):
@@ -243,17 +229,43 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
         return None
     if _could_be_about_anything(chosen) and not all(map(is_filler, others)):
         return None
-    stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
+    others += unused
+    stated = [each for each in others if states_something(each)]
     if chosen.intent == "dont_save":
         return _mean_this(chosen) if stated else chosen
     told = [each for each in commands if each.content and each is not chosen]
     if part is not _SENTENCE or not (stated or told):
         return chosen
-    left = [found is None or found in told for _, found in matched]
+    left = [each in others or found in told for each, found in matched]
     return replace(chosen, rest=" ".join(line.original(*each) for each in compress(spans, left)))
 
 
-def _match_unsaved(line: _Folded) -> Command | None:
+def _match_beside(line: Folded, found: Command) -> Command:
+    """Return a request to forget, without what the same sentence states or asks to save after it."""
+    if found.intent not in ("forget_topic", "forget_last"):
+        return found
+    end = len(line.folded)
+    for mark in _BESIDE.finditer(line.folded):
+        after = (mark.end(), end)
+        saved = _match(line, after, names=("save", "_remember"))
+        beside = line.original(*after)
+        is_saved = saved is not None and saved.content
+        is_stated = mark[0][0] in ",;" and _states_what_is_so_now(beside)
+        if is_saved or is_stated:
+            first = _match(line, (0, mark.start()))
+            if first is not None and first.intent == found.intent:
+                return replace(first, rest=beside)
+    return found
+
+
+def _states_what_is_so_now(text: str) -> bool:
+    """Return whether a text says by itself what is so now: "I work at Globex now"."""
+    told = cues.read(text)
+    is_new = "ended" not in told.cues and not told.cues.isdisjoint(("moved", "now"))
+    return is_new and told.length >= LEAST_STATED and "?" not in text and not told.refers_back
+
+
+def _match_unsaved(line: Folded) -> Command | None:
     """Return the request not to store a message that it begins or ends with, whatever it tells."""
     spans = list(_find_spans(line.folded, _SENTENCE))
     if len(spans) < 2:
@@ -283,7 +295,7 @@ def _could_be_about_anything(command: Command) -> bool:
 
 
 def _match(
-    line: _Folded,
+    line: Folded,
     span: tuple[int, int],
     *,
     names: tuple[str, ...] = (),
@@ -323,9 +335,7 @@ def _match(
     return None
 
 
-def _read(
-    line: _Folded, name: str, found: re.Match[str], end: int, language: str
-) -> Command | None:
+def _read(line: Folded, name: str, found: re.Match[str], end: int, language: str) -> Command | None:
     """Return a command with the words that its expression captured."""
     parts: dict[str, str] = {}
     for group in found.re.groupindex:
@@ -362,7 +372,7 @@ def _read(
     if "name" in parts:
         which = "name"
     is_all = said.split(" ")[0] in means_all
-    places = () if is_all else tuple(_places(said))  # "all 7" is not the seventh
+    places = () if is_all else tuple(find_places(said))  # "all 7" is not the seventh
     if places:
         which = "listed"
     elif is_all or intent in ("forget_listed", "pick"):
@@ -381,16 +391,3 @@ def _read(
         names_memory=has_cue("memory", line.folded),
         from_now_on=intent == "forget_topic" and has_cue("lasting", found[0]),
     )
-
-
-def _places(words: str) -> Iterator[int]:
-    """Yield the places that words name, from 0: "the first two", "1 and 3"."""
-    known = load_pairs("places")
-    numbers = [int(known[word]) for word in re.findall(r"\w+", words) if word in known]
-    if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
-        count = numbers[1] + 1
-        yield from range(-count, 0) if numbers[0] < 0 else range(count)
-    elif "one" in words.split() and len(numbers) > 1:  # "the second one"
-        yield from dict.fromkeys(numbers[:-1])
-    else:
-        yield from dict.fromkeys(numbers)

@@ -121,6 +121,22 @@ async def test_an_undo_of_a_decision_can_be_undone(engine: Client, ana: ScopedCl
     assert (await ana.recall("Which city do I live in?")).memories[0].text == LISBON
 
 
+@pytest.mark.parametrize("answer", [NEW, OLD, BOTH])
+async def test_facts_follow_each_undo_of_an_undo(
+    engine: Client, ana: ScopedClient, answer: str
+) -> None:
+    await tell(engine, LISBON, PORTO)
+    await say(ana, answer)
+    await extract(engine)
+    for _ in range(2):
+        await say(ana, "undo that")
+        assert await listed(ana) == [(LISBON, PORTO)]
+        assert await known(ana) == [IN_PORTO]
+        await say(ana, "undo the undo")
+        assert await listed(ana) == []
+        assert await known(ana) == LEFT[answer]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "left"),
     [
