@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import pickle
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,13 @@ OWN = Path(__file__).parent / "own"
 SHIPPED = ("personas", "languages", "ikat")
 UNREAD = ("personas-dev", "languages-dev")  # the verifier was not trained on them
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
-ALIKE = ("languages", "multilingual", "ikat", "preferences", "profiles")  # whose people are asked the same things
+ALIKE = (
+    "languages",
+    "multilingual",
+    "ikat",
+    "preferences",
+    "profiles",
+)  # whose people are asked the same things
 FOREIGN_MEASURES = ["always", "shared", "meaning", "estimate"]
 FEWEST = 20  # questions of a set in a language
 VARIED = ("friends", "weeks", "projects", "personas", "events")
@@ -358,14 +364,20 @@ def fit(sets: list[list[Asked]], options: argparse.Namespace) -> Models:
     models: Models = {name: dict(getattr(OF_DEFAULT, name)) for name in names}
     if not options.keep:
         english, others = split(sets)
-        models["hit"] = fit_hits(english, list(profiles.OF_HIT))
+        models["hit"] = fit_hits(english, in_english(profiles.OF_HIT))
         models["hit_foreign"] = fit_hits(others, list(profiles.OF_HIT))
-        models["answer"] = fit_answers(english, list(profiles.OF_ANSWER), models["hit"], cut)
+        measures = in_english(profiles.OF_ANSWER)
+        models["answer"] = fit_answers(english, measures, models["hit"], cut)
         models["answer_foreign"] = fit_answers(others, FOREIGN_MEASURES, models["hit_foreign"], cut)
     known = dict(models)
     models["hit_verified"] = fit_verified_hits(sets, known)
     models["answer_verified"] = fit_verified_answers(sets, known, models["hit_verified"], cut)
     return models
+
+
+def in_english(measures: Collection[str]) -> list[str]:
+    """Return the measures without the estimate, which gains nothing where the verifier reads."""
+    return [name for name in measures if name != "estimate"]
 
 
 def split(sets: list[list[Asked]]) -> tuple[list[list[Asked]], list[list[Asked]]]:

@@ -118,7 +118,9 @@ async def embed(texts: list[str]) -> torch.Tensor:
     return torch.tensor(np.concatenate(batches))
 
 
-def train(network: Network, questions: torch.Tensor, texts: torch.Tensor, labels: torch.Tensor) -> None:
+def train(
+    network: Network, questions: torch.Tensor, texts: torch.Tensor, labels: torch.Tensor
+) -> None:
     """Fit the weights to pairs of vectors."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
     steps = EPOCHS * (len(labels) // BATCH + 1)

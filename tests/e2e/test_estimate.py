@@ -43,7 +43,9 @@ async def people(tmp_path: Path) -> AsyncIterator[dict[str, ScopedClient]]:
     async with aio.open(tmp_path / "memory.db") as memory:
         scopes = {language: memory.scope(language, session="chat") for language in STATEMENTS}
         for language, scope in scopes.items():
-            await scope.remember([{"role": "user", "content": text} for text in STATEMENTS[language]])
+            await scope.remember(
+                [{"role": "user", "content": text} for text in STATEMENTS[language]]
+            )
         yield scopes
 
 

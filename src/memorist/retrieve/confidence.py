@@ -64,7 +64,7 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
         "few": few,
         "few_best": few * max(meanings),
         "few_personal": few * is_personal,
-        "estimate": max(measure_estimate(search, each) for each in ranked[:FEW]),
+        "estimate": max(measure_estimate(each) for each in ranked[:FEW]),
     }
 
 
@@ -112,19 +112,12 @@ def measure_hit(
         "rank": math.log(rank),
         "match": score_match(search, candidate),
         "asks": min(1.0, candidate.features.get("question", 0.0)),
-        "estimate": measure_estimate(search, candidate),
+        "estimate": measure_estimate(candidate),
     }
 
 
-def measure_estimate(search: SnapshotSearch, candidate: Candidate) -> float:
-    """Return the estimate, from -0.5 to 0.5; 0 if there is none.
-
-    It is also 0 if the question is a request: a memory serves it without answering it. Requests in
-    other languages are not told apart well enough.
-    """
-    question = search.question
-    if question.is_english and not question.is_direct:
-        return 0.0
+def measure_estimate(candidate: Candidate) -> float:
+    """Return the estimate of a candidate, from -0.5 to 0.5; 0 if there is none."""
     return candidate.features.get("estimate", NEUTRAL) - NEUTRAL
 
 

@@ -107,7 +107,7 @@ OF_ANSWER = {
     "few": "how far `size` is below 1, if no word is shared",
     "few_best": "`few`, times the best similarity in meaning",
     "few_personal": "`few`, times `personal`",
-    "estimate": "the best estimate of the five best, from -0.5 to 0.5; 0 for requests in English",
+    "estimate": "the best estimate of the five best, from -0.5 to 0.5",
 }
 OF_HIT = {
     "always": "1",
@@ -115,7 +115,7 @@ OF_HIT = {
     "rank": "logarithm of the rank",
     "match": "its match by words and meaning",
     "asks": "share of the text that asks",
-    "estimate": "its estimate, from -0.5 to 0.5; 0 for requests in English",
+    "estimate": "its estimate, from -0.5 to 0.5",
 }
 
 AFTER_VERDICT = {
@@ -241,12 +241,11 @@ DEFAULT = Profile(
             "few_personal": -2.41,
         },
         hit={
-            "always": -2.04,
-            "behind": -0.66,
-            "rank": -0.81,
-            "match": 2.18,
-            "asks": -0.77,
-            "estimate": 3.61,
+            "always": -1.87,
+            "behind": -0.89,
+            "rank": -0.9,
+            "match": 1.97,
+            "asks": -1.14,
         },
         least=0.21,
         least_hit=0.031,
@@ -263,7 +262,7 @@ DEFAULT = Profile(
         certain=0.95,
         least_verified=0.22,
         answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56},
-        hit_verified={"always": 0.11, "before": 0.81, "verdict": 0.38, "request": 0.32},
+        hit_verified={"always": 0.1, "before": 0.81, "verdict": 0.42, "request": 0.31},
         share_verified=0.14,
     ),
     current_first=True,

@@ -207,7 +207,9 @@ def is_direct(question: str) -> bool:
     *_, last = _SENTENCE_END.split(question.strip())
     if _ABOUT["direct"].match(last):
         return _ABOUT["advice"].search(question) is None
-    return bool(_ABOUT["direct_abroad"].match(last) and not _ABOUT["advice_abroad"].search(question))
+    return bool(
+        _ABOUT["direct_abroad"].match(last) and not _ABOUT["advice_abroad"].search(question)
+    )
 
 
 def names_in(question: str) -> list[str]:
