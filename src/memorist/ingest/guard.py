@@ -121,6 +121,8 @@ async def refuse_disabled(
 
 def note_obeyed(ctx: Context, items: Sequence[Item], checks: Checks) -> None:
     """Note which of the user's messages were carried out as commands."""
+    if not checks.stored:
+        return
     said = [(each.draft.labels.session or "", each.draft.text) for each in items]
     found = person.find_obeyed(ctx.store, checks, said, ctx.clock())
     for item, is_obeyed in zip(items, found, strict=True):

@@ -19,7 +19,7 @@ from .candidates import Batch
 Changes = Mapping[tuple[str, str], bool]
 
 
-async def load_changes(reading: Reader, scope: Scope, ids: Collection[str]) -> Changes:
+async def load(reading: Reader, scope: Scope, ids: Collection[str]) -> Changes:
     """Return the known changes of these memories.
 
     What was pinned does not end before a person decides, and nothing ends of two that are both true.
@@ -41,14 +41,6 @@ async def load_changes(reading: Reader, scope: Scope, ids: Collection[str]) -> C
         found[pair.from_id, pair.to_id] = not is_kept
         found[pair.to_id, pair.from_id] = False
     return found
-
-
-async def load(tx: Reader, batch: Batch) -> None:
-    """Read the known changes of the turns that new facts were extracted from."""
-    ids = {id for chunk in batch.chunks for id in chunk.draft.evidence_ids}
-    if not ids or not batch.policy.conflicts:
-        return
-    batch.changes = await load_changes(tx, batch.scope, ids)
 
 
 def find_change(

@@ -175,7 +175,9 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, batch.scope, items)
     await load_scope(tx, batch)
     await load(tx, batch)
-    await known_changes.load(tx, batch)
+    sources = {id for chunk in batch.chunks for id in chunk.draft.evidence_ids}
+    if sources and policy.conflicts:
+        batch.changes = await known_changes.load(tx, batch.scope, sources)
     done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
     for item, outcome in zip(items, done, strict=True):
         item.outcome = outcome

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest import known_changes
 from ..ingest import links as relations
-from ..ingest.known_changes import find_change, load_changes
 from ..ingest.policies import Bands, Policy
 from ..manage import edit
 from ..ports import BudgetedModel
@@ -189,8 +189,8 @@ class _Run:
     async def is_known(self, pair: Pair) -> bool:
         """Return whether the change is known, or was decided, between the two or their turns."""
         ids = [(memory.id, *memory.evidence_ids) for memory in (pair.new, pair.old)]
-        changes = await load_changes(self.ctx.store, self.scope, ids[0])
-        return find_change(changes, *ids) is not None
+        changes = await known_changes.load(self.ctx.store, self.scope, ids[0])
+        return known_changes.find_change(changes, *ids) is not None
 
     async def was_undone(self, pair: Pair) -> bool:
         """Return whether a change to either memory was undone; then they are not merged."""
