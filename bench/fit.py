@@ -346,6 +346,8 @@ def returned(asked: Asked, judged: list[tuple[float, bool]], cut: float) -> list
     The first is always returned, the others if they reach the threshold.
     """
     cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
+    if not asked.is_english:
+        cut *= OF_DEFAULT.least_hit_foreign / OF_DEFAULT.least_hit
     if asked.odds[0] is not None and not asked.is_request:
         count = max(confidence.TINY, round(10 ** asked.measures["size"]))
         share = OF_DEFAULT.share_verified / confidence.scale_answer_threshold(count) ** 2

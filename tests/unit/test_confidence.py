@@ -69,14 +69,14 @@ def test_an_unlikely_answer_is_empty() -> None:
 
 
 def test_beside_a_verified_answer_hits_need_a_share_of_its_confidence() -> None:
-    hits = hit(1.0, 0.8), hit(0.9, 0.1), hit(0.8, 0.12)
+    hits = hit(1.0, 0.8), hit(0.9, 0.08), hit(0.8, 0.1)
     assert select(*hits) == ["1.0", "0.9", "0.8"]
     assert select(*hits, verified=True) == ["1.0", "0.8"]
     assert select(*hits, verified=True, count=1000) == ["1.0", "0.9", "0.8"]
 
 
 def test_a_request_or_a_question_in_two_parts_may_need_more_than_the_best_answer() -> None:
-    hits = hit(1.0, 0.8), hit(0.9, 0.1)
+    hits = hit(1.0, 0.8), hit(0.9, 0.08)
     assert select(*hits, verified=True, asked="Can you suggest a tea?") == ["1.0", "0.9"]
     assert select(*hits, verified=True, asked="Where is the tea, and who made it?") == [
         "1.0",

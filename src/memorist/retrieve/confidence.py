@@ -312,7 +312,7 @@ def select(
     the question.
     """
     model = search.profile.confidence
-    if model is None or least == 0:
+    if model is None or least == 0 or not ranked:
         return list(ranked), []
     if sure is None:
         return _select_by_words(ranked)
@@ -322,7 +322,8 @@ def select(
     if sure < needed:
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
-    needed = model.least_hit * scale_hit_threshold(search.size)
+    least_hit = model.least_hit_foreign if is_foreign(search, ranked) else model.least_hit
+    needed = least_hit * scale_hit_threshold(search.size)
     if NEXT_PART.search(search.question.text):  # what answers one part seldom matches the other
         needed *= 0.8
     elif verified and search.question.is_direct:

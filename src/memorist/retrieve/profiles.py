@@ -134,10 +134,11 @@ class Confidence:
     hit: Mapping[str, float]
     least: float  # confidence that an answer needs; more in scopes of over a hundred memories
     least_hit: float  # confidence that a hit after the first needs
-    # In place of these three, if the best memory or the question is not in English:
+    # In place of these four, if the best memory or the question is not in English:
     answer_foreign: Mapping[str, float]
     hit_foreign: Mapping[str, float]
     least_foreign: float
+    least_hit_foreign: float
     # An answer that has the confidence it needs, but less than `certain`, is verified, and then:
     certain: float = 0.0
     least_verified: float = 0.0  # confidence that it needs after that, unless it is to a request
@@ -259,11 +260,12 @@ DEFAULT = Profile(
             "estimate": 4.86,
         },
         least_foreign=0.27,
+        least_hit_foreign=0.022,
         certain=0.95,
         least_verified=0.22,
         answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56},
         hit_verified={"always": 0.1, "before": 0.81, "verdict": 0.42, "request": 0.31},
-        share_verified=0.14,
+        share_verified=0.11,
     ),
     current_first=True,
     by_period=True,
