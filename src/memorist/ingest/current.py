@@ -168,11 +168,12 @@ def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, 
 
 def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     """Return the statement that a turn most probably replaces, and how probable that is."""
-    return max(find_all_replaced(chunk, batch), key=lambda each: each[1], default=None)
+    return next(iter(find_all_replaced(chunk, batch)), None)
 
 
 def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
-    """Return the statements that a turn may replace, and how probable that is.
+    """Return the statements that a turn may replace, and how probable that is: the most probable
+    first, and of those that a rule contradicts the latest.
 
     What is valid only since later is not replaced. What was pinned is never replaced for sure, and
     what was saved on purpose only by the user's own words. What a turn asks says nothing.
@@ -212,7 +213,10 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
             if is_long or memory.pinned:
                 likely = min(likely, UNSURE)
             found.append((memory, likely))
-    return found
+    certain = [each for each in found if each[1] == CERTAIN]
+    certain.sort(key=lambda each: transitions.held_since(each[0]), reverse=True)
+    others = [each for each in found if each[1] != CERTAIN]
+    return [*certain, *sorted(others, key=lambda each: -each[1])]
 
 
 def _is_named(new: str, old: str) -> bool:
@@ -340,10 +344,7 @@ def replace_older(
     contradicts, but must not supersede, stays valid.
     """
     outcome = Outcome(status="created", ids=(id,))
-    if contradicted is None:
-        found = sorted(find_all_replaced(chunk, batch), key=lambda each: -each[1])
-    else:
-        found = [(contradicted, UNSURE)]
+    found = find_all_replaced(chunk, batch) if contradicted is None else [(contradicted, UNSURE)]
     if not found:
         return outcome
     first, *others = found

@@ -21,6 +21,8 @@ _STEP = re.compile(_TABLES["dose"]["step"])
 _SPEAKERS = word_set(" ".join(_TABLES["words"]["speakers"]))
 _BEFORE = _SPEAKERS | word_set(" ".join(_TABLES["words"]["before"]))
 _LONGEST_UNIT = 4  # letters
+_OWNERS = word_set("the my our his her their")
+_PERSON = word_set("i me i'm i've us we")
 _MOST_WRONG = 4  # words of a value
 _OBJECTION = re.compile(r"(?i)^(?:no|nope|no wait|wait|sorry|nein|non)[,.!]?\s+")
 _WITH_LETTER = re.compile(r"(?i)^it['’]?s (?=[^\W\d_]+,? with [^\W\d_]{1,2}[.!]?$)")
@@ -107,6 +109,8 @@ def changes_dose(new: str, old: str) -> bool:
     if {unit for _, unit in amounts} != {unit for _, unit in others}:
         return False
     spoken, said = set(words(new)), set(words(old))
+    if words(new)[0] in _OWNERS and spoken.isdisjoint(_PERSON):
+        return False  # "the dog is up to 10 mg"
     named = {name.lower() for name in read_values(old).names}
     if (spoken ^ said) & (GIVEN_NAMES | RELATIVES) or named - spoken - _SPEAKERS:
         return False

@@ -298,6 +298,8 @@ def is_of_another_person(new: str, old: str) -> bool:
     if _PATTERNS["personal"].search(new) or not _PATTERNS["first"].search(new):
         return False
     spoken = words(new)
+    if _read_actor(new):
+        return False
     name = _read_actor(old)
     if name and _is_person(name, old):
         return name not in spoken
