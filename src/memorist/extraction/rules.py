@@ -138,24 +138,38 @@ def _find_by_patterns(own: str, who: str, at: datetime) -> Iterator[Fact]:
     for clause in split_clauses(own):
         if len(clause) > LONGEST_CLAUSE:
             continue
-        statement = strip_clause(clause)
-        least = 2 if statement[1:2] in "'’" else 3  # "I'm" counts as two words
-        if len(statement.split()) < least:
-            continue
-        rules = list(RULES)
-        if TIME.search(statement) or clock.intervals(statement):
-            rules += TIMED
-        if PATTERNS["asked"].match(clause):
-            rules += ASKED
-        for rule in rules:
-            if match := rule.pattern.match(statement):
-                break
-        else:
-            continue
-        stated = _state(statement, rule, match.end(), who, at)
-        if not stated or guard.find_injection(statement, "contextual"):
-            continue
-        yield _fact(stated, rule.type, rule.confidence, clause)
+        for statement in _split_home_and_job(strip_clause(clause)):
+            least = 2 if statement[1:2] in "'’" else 3  # "I'm" counts as two words
+            if len(statement.split()) < least:
+                continue
+            rules = list(RULES)
+            if TIME.search(statement) or clock.intervals(statement):
+                rules += TIMED
+            if PATTERNS["asked"].match(clause):
+                rules += ASKED
+            for rule in rules:
+                if match := rule.pattern.match(statement):
+                    break
+            else:
+                continue
+            stated = _state(statement, rule, match.end(), who, at)
+            if not stated or guard.find_injection(statement, "contextual"):
+                continue
+            yield _fact(stated, rule.type, rule.confidence, clause)
+
+
+def _split_home_and_job(statement: str) -> list[str]:
+    """Return what a person says of their home and of their job, of which one may change alone.
+
+    >>> _split_home_and_job("I live in Leeds and work as a joiner")
+    ['I live in Leeds', 'I work as a joiner']
+    >>> _split_home_and_job("I live and work in Leeds")
+    ['I live and work in Leeds']
+    """
+    found = PATTERNS["home_and_job"].fullmatch(statement)
+    if found is None:
+        return [statement]
+    return [found["first"], f"{found['who']} {found['second']}"]
 
 
 def _find_lasting(

@@ -10,35 +10,39 @@ extracted from it, become outdated with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
-from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import clock, cues, passing, repeats
 from ..text.agent_records import is_state
+from ..text.attributes import differ_in_area
 from ..text.contradictions import contradicts_clause
-from ..text.corrections import names_wrong
-from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
-from ..text.endings import continues_ending, ends_another, ends_fact, is_planned
-from ..text.entities import is_common
+from ..text.corrections import changes_dose, names_replaced, names_wrong
+from ..text.cues import CHANGING, read
+from ..text.endings import continues_ending, ends_another, ends_fact, ends_on_days, is_planned
 from ..text.parts import read_aspects
 from ..text.statements import says_more
 from ..text.subjects import (
     are_of_other_kinds,
     are_parallel,
     changes_another,
+    is_of_another_person,
+    judges_another,
+    moves_another,
     read_subject,
+    share_only_names,
     share_subject,
 )
 from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
 from .candidates import Batch
+from .echoes import JUST_BEFORE, LONGEST, find_echoes, share_rare_words
 
 DECIDE = ": confirm it, reject it, or keep both"  # the ways to decide a conflict
 LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
@@ -49,9 +53,7 @@ CERTAIN = 0.95  # if a rule says that the attribute has another value
 CLOSE = 0.2  # similarity from which on the rules are asked
 PARALLEL = 0.4  # … from which on two statements may be the same sentence about different things
 DISTANT = 0.25  # similarity below which two statements need a word in common
-LONGEST = 40  # words of a statement that can be superseded as a whole
 TERSE = 8  # words
-JUST_BEFORE = 3  # turns
 CUES = "ended moved new now corrected kept added past hypothetical".split()
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
@@ -139,12 +141,6 @@ def measure(
     return {name: float(value) for name, value in measures.items()}
 
 
-def share_rare_words(a: ComparedText, b: ComparedText) -> list[str]:
-    """Return the rare words that two texts have in common, without numbers."""
-    shared = [word for word in a.words & b.words if len(word) > 2 and not word[0].isdigit()]
-    return [word for word in shared if not is_common(word)]
-
-
 def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, float]:
     """Return the measures of the numbers and names, which take the longest to read."""
     new = read(chunk.text)
@@ -171,12 +167,19 @@ def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, 
 
 
 def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
-    """Return the statement that a turn most probably replaces, and how probable that is.
+    """Return the statement that a turn most probably replaces, and how probable that is."""
+    return next(iter(find_all_replaced(chunk, batch)), None)
+
+
+def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
+    """Return the statements that a turn may replace, and how probable that is: the most probable
+    first, and of those that a rule contradicts the latest.
 
     What is valid only since later is not replaced. What was pinned is never replaced for sure, and
-    what was saved on purpose only by the user's own words.
+    what was saved on purpose only by the user's own words. What a turn asks says nothing.
     """
     since = batch.valid_since(chunk)
+    told = replace(chunk, text=passing.leave_out_questions(chunk.text))
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
@@ -189,26 +192,36 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         if likely >= LIKELY:  # seldom: only then the values are read
             measures |= measure_values(chunk, memory, measures["similar"])
             likely = repeats.weigh(measures, WEIGHTS)
-            new = read(chunk.text)
+            new = read(told.text)
             if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
                 likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
-            elif is_about_another(chunk, memory, measures["similar"]):
+            elif is_about_another(told, memory, measures["similar"]):
                 likely = 0.0
-        is_wrong = chunk.has_same_source(memory) and names_wrong(chunk.text, memory.text)
-        is_repeat = likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch)
+            elif told.text != chunk.text and not is_connected(told, memory):
+                likely = 0.0  # the question is about it
+        is_wrong = chunk.has_same_source(memory) and _is_named(told.text, memory.text)
+        is_repeat = likely >= LIKELY and _says_same(told, memory, measures["similar"], batch)
         if is_repeat and not is_wrong:
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_wrong or (is_close and contradicts_clause(chunk.text, memory.text)):
+        if is_wrong or (is_close and contradicts_clause(told.text, memory.text)):
             likely = CERTAIN
-        elif likely > UNSURE and not is_certain(chunk, memory, since):
+        elif likely > UNSURE and not is_certain(told, memory, since):
             likely = UNSURE
-        if likely >= LIKELY and passing.may_replace(chunk.text, memory.text):
+        if likely >= LIKELY and passing.may_replace(told.text, memory.text):
             is_long = read(memory.text).length > LONGEST  # it says more than what changed
             if is_long or memory.pinned:
                 likely = min(likely, UNSURE)
             found.append((memory, likely))
-    return max(found, key=lambda each: each[1], default=None)
+    certain = [each for each in found if each[1] == CERTAIN]
+    certain.sort(key=lambda each: transitions.held_since(each[0]), reverse=True)
+    others = [each for each in found if each[1] != CERTAIN]
+    return [*certain, *sorted(others, key=lambda each: -each[1])]
+
+
+def _is_named(new: str, old: str) -> bool:
+    """Return whether a text names the value of an older one that is no longer right."""
+    return any(names(new, old) for names in (names_wrong, names_replaced, changes_dose))
 
 
 def is_valid_at(memory: Memory, since: datetime, chunk: Chunk, batch: Batch) -> bool:
@@ -231,6 +244,8 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
     if not is_connected(chunk, older) or continues_ending(chunk.text, older.text):
         return False
     if ends_another(chunk.text, older.text) or is_planned(chunk.text, since):
+        return False
+    if is_of_another_person(chunk.text, older.text):
         return False
     return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
 
@@ -255,7 +270,7 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
     is_own = not changes_another(chunk.text)
     if shares_aspect and is_own and not new.cues.isdisjoint(("ended", "moved", "new")):
         return True
-    return share_subject(chunk.text, older.text)
+    return share_subject(chunk.text, older.text) and not moves_another(chunk.text, older.text)
 
 
 def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
@@ -263,11 +278,27 @@ def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
     new = read(chunk.text)
     if "corrected" in new.cues:
         return False
+    if judges_another(chunk.text, older.text) or ends_on_days(chunk.text, older.text):
+        return True
+    if _has_only_names(chunk, older):
+        return True
     is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
     is_alike = similar >= (PARALLEL if new.is_english else CLOSE)
     if is_bare and is_alike and are_parallel(chunk.text, older.text):
         return True
     return are_of_other_kinds(chunk.text, older.text)
+
+
+def _has_only_names(chunk: Chunk, older: Memory) -> bool:
+    """Return whether a turn has nothing in common with a statement but names, days and labels."""
+    new = read(chunk.text)
+    old = read(older.text)
+    is_other = bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
+    if chunk.answers or is_other or new.refers_back or "ended" in new.cues:
+        return False
+    if read_aspects(chunk.text) & read_aspects(older.text):
+        return False
+    return share_only_names(chunk.text, older.text)
 
 
 def is_past(older: Memory, now: datetime) -> bool:
@@ -308,21 +339,29 @@ def replace_older(
 ) -> Outcome:
     """Relate a new memory to the statement that it probably replaces, and list both for a decision.
 
-    If it is certain, the older statement is no longer valid. One that it contradicts, but must not
-    supersede, stays valid.
+    If it is certain, the older statement is no longer valid. Neither are others of which a rule says
+    that their attribute has another value: who moved lives in none of the earlier homes. One that it
+    contradicts, but must not supersede, stays valid.
     """
     outcome = Outcome(status="created", ids=(id,))
-    found = find_replaced(chunk, batch) if contradicted is None else (contradicted, UNSURE)
-    if found is None:
+    found = find_all_replaced(chunk, batch) if contradicted is None else [(contradicted, UNSURE)]
+    if not found:
         return outcome
-    old, likely = found
-    likely = float(np.float32(likely))  # as PostgreSQL stores it
-    pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
-    batch.others += [pair, replace(pair, type=REPLACES)]
+    first, *others = found
+    certain = [each for each in others if each[1] == CERTAIN]
+    also = [each for each in certain if not differ_in_area(chunk.text, each[0].text)]
+    for old, likely in (first, *also):
+        strength = float(np.float32(likely))  # as PostgreSQL stores it
+        pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=strength)
+        batch.others.append(replace(pair, type=REPLACES))
+        if old is first[0]:  # a change is listed once
+            batch.others.append(pair)
+        if likely >= (SURE if chunk.is_turn else NOTE_SURE):
+            outdate(old, chunk, batch, id)
+            batch.replaced.append((chunk, old))
+    old, likely = first
     if likely < (SURE if chunk.is_turn else NOTE_SURE):
         return replace(outcome, reason=f"it may replace {old.id}{DECIDE}")
-    outdate(old, chunk, batch, id)
-    batch.replaced.append((chunk, old))
     return replace(outcome, reason=f"it replaces {old.id}{DECIDE}", supersedes=old.id)
 
 
@@ -337,13 +376,14 @@ def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
 async def end_repeats(tx: Transaction, batch: Batch) -> None:
     """End the validity of what repeats the statements that were replaced in a batch."""
     for chunk, old in batch.replaced:
-        outdated = [reply for reply in await _find_replies(tx, batch, old) if _is_echo(old, reply)]
+        outdated = await find_echoes(tx, batch, old, chunk.text)
         outdated += await find_restated(tx, old, chunk.text)
-        for memory in outdated:
+        for stored in outdated:
+            memory = batch.memories.get(stored.id, stored)
             if chunk.id is not None and memory.valid_to is None and not memory.on_purpose:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
                 batch.others.append(pair)
-                outdate(batch.memories.get(memory.id, memory), chunk, batch, chunk.id)
+                outdate(memory, chunk, batch, chunk.id)
 
 
 async def find_restated(tx: Transaction, old: Memory, new: str) -> list[Memory]:
@@ -354,41 +394,3 @@ async def find_restated(tx: Transaction, old: Memory, new: str) -> list[Memory]:
     others = {id for fact in facts for id in fact.evidence_ids if id != old.id}
     turns = await tx.get(old.scope, sorted(others)) if others else []
     return [*facts, *(turn for turn in turns if turn.is_active and not says_more(turn.text))]
-
-
-async def _load(tx: Transaction, batch: Batch, wanted: Bools) -> Iterable[Memory]:
-    """Return the memories alive at the wanted positions."""
-    positions = np.flatnonzero(wanted & batch.snapshot.alive)
-    if not len(positions):
-        return ()
-    rows = batch.snapshot.row[positions].tolist()
-    return (await tx.at_rows(batch.scope, rows)).values()
-
-
-async def _find_replies(tx: Transaction, batch: Batch, old: Memory) -> list[Memory]:
-    """Return what the assistant said right after a statement."""
-    session = old.labels.session
-    if session is None:
-        return []
-    snapshot = batch.snapshot
-    first = old.sequence or 0
-    is_reply = snapshot.marked[FROM_ASSISTANT] & (snapshot.sequence > first)
-    is_reply &= snapshot.session == snapshot.code("session", session)
-    is_reply &= snapshot.sequence <= first + JUST_BEFORE
-    replies = [*await _load(tx, batch, is_reply)]
-    for put in batch.puts.values():
-        memory = put.memory
-        is_near = 0 < (memory.sequence or 0) - first <= JUST_BEFORE
-        if is_near and memory.labels.session == session and memory.labels.role == "assistant":
-            replies.append(memory)
-    return replies
-
-
-def _is_echo(old: Memory, reply: Memory) -> bool:
-    """Return whether a short reply repeats a name, a number or a rare word of a statement."""
-    said = read(old.text)
-    here = read(reply.text)
-    if here.length > LONGEST:
-        return False
-    has_value = not (said.names | said.numbers).isdisjoint(here.names | here.numbers)
-    return has_value or bool(share_rare_words(said, here))

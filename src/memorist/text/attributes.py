@@ -19,6 +19,13 @@ _DIETS = {name: compile_all(_TABLES[name]) for name in ("plants", "meat")}
 _STOPPED = compile_all(_TABLES["stopped"])
 _DOES = re.compile(_TABLES["does"]["first"])
 _JOB = compile_all(_TABLES["job"])
+_GIVEN_UP = compile_all(_TABLES["given_up"])
+_CONSUMES = re.compile(_TABLES["consumes"]["first"])
+_SOBER = re.compile(_TABLES["sober"]["drinking"])
+_ALCOHOL = re.compile(_TABLES["sober"]["alcohol"])
+_WAYS = compile_all(_TABLES["ways"])
+_PHONE = compile_all(_TABLES["phone"])
+_LEAST_DIGITS = 7  # of a telephone number
 _COUNTRY = re.compile(rf"\b(?:{_TABLES['names']['countries']})\b", re.IGNORECASE)
 _TECHNICAL = 1.0  # rarity of a word: "nos mudamos a Postgres"
 _UNCERTAIN = frozenset(("past", "hypothetical"))
@@ -32,7 +39,8 @@ class Home(NamedTuple):
 
 
 def have_other_values(new: str, old: str) -> bool:
-    """Return whether two texts tell another home or diet of the speaker, or the newer one a new job.
+    """Return whether two texts tell another home, diet, way to work or telephone number of the speaker,
+    or the newer one a new job, or that something is given up.
 
     >>> have_other_values("Me mudé a Valencia.", "Vivo en Madrid.")
     True
@@ -50,7 +58,9 @@ def have_other_values(new: str, old: str) -> bool:
     diet = read_diet(new)
     if diet and read_diet(old) not in ("", diet):
         return True
-    if _has_stopped(new, old):
+    if _has_stopped(new, old) or _gives_up(new, old):
+        return True
+    if _goes_otherwise(new, old) or _has_new_number(new, old):
         return True
     has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
     return bool(has_new_job and _JOB["held"].search(old.lower()))
@@ -75,6 +85,85 @@ def _has_stopped(new: str, old: str) -> bool:
         reduce_spoken(acts, language),
     )
     return bool(done) and done == stopped
+
+
+def _gives_up(new: str, old: str) -> bool:
+    """Return whether the speaker no longer eats, drinks, smokes or takes what the older text says.
+
+    >>> _gives_up("No more coffee for me", "I drink coffee every morning")
+    True
+    >>> _gives_up("I stopped drinking", "I drink water"), _gives_up("I stopped drinking", "I drink wine")
+    (False, True)
+    """
+    consumed = _CONSUMES.match(old.lower())
+    if consumed is None or read(old).values.negations:
+        return False
+    said = new.lower()
+    language = detect_language(words(f"{new} {old}"))
+    has = set(reduce_spoken(words(consumed["what"]), language))
+    if _SOBER.search(said) and _ALCOHOL.search(consumed["what"]):
+        return True
+    matches = (pattern.search(said) for pattern in _GIVEN_UP.values())
+    things = [found["thing"] for found in matches if found]
+    return not has.isdisjoint(reduce_spoken(things, language))
+
+
+def _read_way(text: str) -> tuple[str, str] | None:
+    """Return where the speaker usually goes, and how.
+
+    >>> _read_way("I cycle to work now"), _read_way("I cycle to Rome")
+    (('work', 'cycle'), None)
+    """
+    for pattern in _WAYS.values():
+        if found := pattern.search(text.lower()):
+            return found["where"], found["how"]
+    return None
+
+
+def _goes_otherwise(new: str, old: str) -> bool:
+    """Return whether the speaker now goes to work in another way.
+
+    >>> _goes_otherwise("I cycle to work now", "I drive to work")
+    True
+    >>> _goes_otherwise("I also cycle to work now", "I drive to work")
+    False
+    """
+    cues = read(new).cues
+    if CHANGING.isdisjoint(cues) or "added" in cues:
+        return False
+    way, other_way = _read_way(new), _read_way(old)
+    if way is None or other_way is None:
+        return False
+    return way[0] == other_way[0] and way[1] != other_way[1]
+
+
+def _has_new_number(new: str, old: str) -> bool:
+    """Return whether a text gives a new telephone number of the speaker, and the older one an old one.
+
+    >>> _has_new_number("new number: 07700 900456", "My number is 07700 900123")
+    True
+    >>> _has_new_number("new number: 07700 900456", "My sister's number is 07700 900123")
+    False
+    """
+    if not _PHONE["new"].search(new.lower()) or not _PHONE["held"].search(old.lower()):
+        return False
+    ours, theirs = (
+        {each for each in read(text).values.numbers if len(each) >= _LEAST_DIGITS}
+        for text in (new, old)
+    )
+    return bool(ours and theirs) and ours.isdisjoint(theirs)
+
+
+def differ_in_area(new: str, old: str) -> bool:
+    """Return whether one text tells the country or region of a home, and the other the place.
+
+    >>> differ_in_area("We live in Toledo now", "I live in Spain")
+    True
+    """
+    home, other_home = read_home(new), read_home(old)
+    if home is None or other_home is None:
+        return False
+    return home.is_area != other_home.is_area
 
 
 def read_home(text: str) -> Home | None:

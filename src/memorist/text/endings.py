@@ -21,6 +21,15 @@ _PLAN = re.compile(
     r"\b(?:i|we)(?:['’](?:m|re|ll)| am| are| will)(?: \w+)? (?:mov(?:e|ing)|start(?:ing)?|join(?:ing)?)\b",
     re.IGNORECASE,
 )
+# Every week: "on Fridays", "freitags", "le vendredi", "los viernes"
+_ON_DAYS = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend"
+    r"|sonntag|wochenend)s|(?:le|les) (?:lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|week-end)s?"
+    r"|los (?:lunes|martes|miércoles|jueves|viernes|sábados|domingos|fines de semana)"
+    r"|(?:às|aos) (?:segundas|terças|quartas|quintas|sextas|sábados|domingos|fins de semana)"
+    r"|(?:il|di) (?:lunedì|martedì|mercoledì|giovedì|venerdì|sabato|weekend)|(?:la|di) domenica)\b",
+    re.IGNORECASE,
+)
 
 
 def ends_fact(new: str, old: str, fact: str) -> bool:
@@ -100,6 +109,20 @@ def ends_another(new: str, old: str) -> bool:
         if are_named and one.base_verb and one.base_verb == other.base_verb:
             return set(one.object_words).isdisjoint(other.object_words)
     return False
+
+
+def ends_on_days(new: str, old: str) -> bool:
+    """Return whether a text says that something ended on some days, and the older one tells no days.
+
+    >>> ends_on_days("Je ne travaille plus le samedi", "Je travaille à la Poste")
+    True
+    >>> ends_on_days("I no longer row on Mondays", "I row on Mondays")
+    False
+    >>> ends_on_days("I quit on Friday", "I work at Acme")
+    False
+    """
+    is_ending = "ended" in read(new).cues and "moved" not in read(new).cues
+    return is_ending and _ON_DAYS.search(new) is not None and not read(old).values.weekdays
 
 
 def _stem_names(text: str) -> frozenset[str]:

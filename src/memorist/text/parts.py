@@ -23,7 +23,12 @@ _NONE = (False, 0, False)
 _PLACE = re.compile(
     r"\b(?:in|near|to|from|nach|aus|à|au|a|en|em|no|na|para|per) (?:[oa] )?(?=[^\W\d_a-z])(?P<name>[^\W_]+)"
 )
-_WITH = re.compile(r"\swith (?:my|our)\s", re.IGNORECASE)
+# What follows is said besides: "… with her two boys", "… because of the noise"
+_BESIDES = re.compile(
+    r"\s(?=(?:(?:with|mit|avec|con|com) (?:my|our|his|her|their|meine[nmr]?|unsere[nmr]?|ihre[nmr]?|seine[nmr]?"
+    r"|mes|mon|ma|ses|son|sa|notre|nos|mis?|sus?|meus?|minhas?)|because|weil|parce que|porque|perché|whose)\s)",
+    re.IGNORECASE,
+)
 _HOME = "home"
 _ASPECTS = word_groups("""
     home live lives living lived reside moved moving moves relocated flat apartment house address
@@ -66,6 +71,11 @@ def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
     (frozenset({0}), frozenset())
     """
     parts = [part for part in split_parts(old) if part.strip()]
+    return _find_changed_of(parts, new), parts
+
+
+def _find_changed_of(parts: Sequence[str], new: str) -> frozenset[int]:
+    """Return the places of those parts that a newer text changes."""
     clauses = ComparedText(new).parts
     changing = [each for each in clauses if not CHANGING.isdisjoint(read_cues(each))]
     for said in (changing, clauses, [new]):
@@ -73,8 +83,8 @@ def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
         best = max(found, default=_NONE)
         _, shared, _ = best
         if shared or (best > _NONE and found.count(best) == 1):
-            return frozenset(i for i, each in enumerate(found) if each == best), parts
-    return frozenset(), parts
+            return frozenset(i for i, each in enumerate(found) if each == best)
+    return frozenset()
 
 
 def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
@@ -135,13 +145,20 @@ def find_asked(question: str, old: str, new: str) -> Asked:
     'changed'
     >>> find_asked("What do you know of Clara?", old, "Clara eats meat now")
     'unknown'
+    >>> old = "Eva moves to Bonn with her two boys, Max and Theo"
+    >>> find_asked("How old is Theo?", old, "Eva moves to Kiel now")
+    'another'
     """
-    if not says_more(old) and not _WITH.search(old):
+    if not says_more(old) and not _BESIDES.search(old):
         return "unknown"
-    changed, parts = find_changed(old, new)
-    if not changed or len(parts) < 2:
+    parts = [part for each in split_parts(old) for part in _BESIDES.split(each) if part.strip()]
+    if len(parts) < 2:
         return "unknown"
-    asked = read_terms(question) - read_terms(" ".join(_name_people(old)))
+    changed = _find_changed_of(parts, new)
+    if not changed:
+        return "unknown"
+    said = " ".join(parts[place] for place in changed)
+    asked = read_terms(question) - read_terms(" ".join(_name_people(f"{said} {new}")))
     for terms in (asked - read_terms(new), asked):
         counts = [len(read_terms(part) & terms) for part in parts]
         if most := max(counts):

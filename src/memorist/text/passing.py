@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .cues import read
+from .cues import TURNING, read
 from .tokens import compile_all, detect_language, load_patterns, words
 
 _TABLES = load_patterns(__file__)
@@ -21,11 +21,13 @@ _PAST = re.compile(rf"\b{_ENGLISH['past']}\b")
 _DID = re.compile(rf"\b{_ENGLISH['who']} (?:\w+ly |also |just |all |both )?{_ENGLISH['past']}\b")
 _SENTENCE = re.compile(r"[.!?\n]+\s*")
 _FIRST = re.compile(r"\b(?:i|i['’]m|my|we|ich|je|yo|eu|io)\b")
+_STATES = re.compile(r"\b(?:i|we|ich|wir|je|j['’]|nous|yo|soy|eu|sou|io|sono)(?!\w)")
 _SPLIT = re.compile(r"[.!…,;:\n]+|\s[-–—]\s|\b(?:and|but|und|et|y|e)\s(?=(?:i|thanks?|thank)\b)")
 _QUESTION = re.compile(r"(?:\A|(?<=[.!?\n…]))[^.!?\n…]*+\?")
 _UNSPOKEN = re.compile(r"[^\w\s'’]+")
 _LONGEST = 400  # characters of a courtesy
 _LONGEST_REPORT = 1000
+_LEAST_TOLD = 3  # words beside a question
 _MOST_ADDRESSED = 2  # words of a clause that only addresses somebody: "dear Sam"
 _NEWS = frozenset(("moved", "new"))
 _REPLACING = frozenset(("ended", "moved", "corrected"))
@@ -55,8 +57,40 @@ def _is_addressing(clause: str) -> bool:
 
 
 def _is_polite(clause: str) -> bool:
-    is_mood = _CLAUSES["mood"].fullmatch(clause) is not None
-    return is_mood or _CLAUSES["courtesy"].match(clause) is not None
+    """Return whether a clause is a courtesy or a mood, also after a greeting.
+
+    What follows a greeting counts by itself; what follows a courtesy may not state something.
+
+    >>> _is_polite("hi thanks for the tips"), _is_polite("hi i live in bern")
+    (True, False)
+    >>> _is_polite("thanks to ana we use go"), _is_polite("glad to hear i hope you win")
+    (False, True)
+    """
+    rest = _CLAUSES["greeting"].sub("", clause, count=1)
+    if rest != clause and _is_addressing(rest):
+        return True
+    if _CLAUSES["mood"].fullmatch(rest):
+        return True
+    found = _CLAUSES["courtesy"].match(rest)
+    if found is None:
+        return False
+    stating = _STATES.search(rest, found.end())
+    return stating is None or _is_polite(rest[stating.start() :])
+
+
+def leave_out_questions(text: str) -> str:
+    """Return a text without its questions, if it also states something.
+
+    >>> leave_out_questions("Do you know Callum? I moved to Porto."), leave_out_questions("Hm. Why?")
+    ('I moved to Porto.', 'Hm. Why?')
+    >>> leave_out_questions("Did you hear that I moved to Porto? It rains a lot.")
+    'Did you hear that I moved to Porto? It rains a lot.'
+    """
+    questions = _QUESTION.findall(text)
+    if not questions or not TURNING.isdisjoint(read(" ".join(questions)).cues):
+        return text
+    told = _QUESTION.sub(" ", text).strip()
+    return told if len(told.split()) >= _LEAST_TOLD else text
 
 
 def is_event(text: str) -> bool:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from itertools import product, takewhile
 
-from .cues import CHANGING, TURNING, ComparedText
+from .compare import RELATIVES
+from .cues import CHANGING, TURNING, ComparedText, read
 from .entities import GIVEN_NAMES, is_common
 from .statements import Clause, parse
 from .tokens import (
@@ -72,8 +73,13 @@ def share_subject(new: str, old: str) -> bool:
     True
     >>> share_subject("Non fumo più", "Fumo")
     True
+    >>> share_subject("Ben got a bike", "Ben is allergic to nuts"), share_subject("Rex died", "Rex is a pug")
+    (False, True)
     """
+    new, old = _leave_out_label(new), _leave_out_label(old)
     ours, theirs = _read_subjects(new, old)
+    if "ended" not in read(new).cues:
+        ours -= _name_shared_people(new, old)
     if not ours.isdisjoint(theirs):
         return True
     for one, another in product(ours, theirs):
@@ -81,6 +87,65 @@ def share_subject(new: str, old: str) -> bool:
         if len(part) >= _LEAST_PART and (whole.startswith(part) or whole.endswith(part)):
             return True
     return False
+
+
+def _leave_out_label(text: str) -> str:
+    """Return a text without what kind of record it is: "Decision: ids are ULIDs"."""
+    return _PATTERNS["label"].sub("", text)
+
+
+def _name_shared_people(new: str, old: str) -> frozenset[str]:
+    """Return the stems of the people and pets whom two texts name, by a given name or in first place."""
+    named = {name.lower() for name in read(new).values.names}
+    named &= {name.lower() for name in read(old).values.names}
+    first = {text.split()[0].lower() for text in (new, old) if text.strip()}
+    language = detect_language(words(f"{new} {old}"))
+    is_first = len(first) == 1
+    kin = {
+        name.lower()
+        for text in (new, old)
+        for _, name in _PATTERNS["kin"].findall(text[:_MOST_READ])
+    }
+    people = {name for name in named if name in GIVEN_NAMES | kin or (is_first and name in first)}
+    return frozenset(reduce_spoken(sorted(people), language))
+
+
+def share_only_names(new: str, old: str) -> bool:
+    """Return whether two texts have words in common, and these do not say what they are about.
+
+    They are names of people and pets, days, or what kind of record both are. Something new on the same
+    day may take the place of what was on that day.
+
+    >>> share_only_names("Rex had an ear infection", "Rex is a pug")
+    True
+    >>> share_only_names("The plumber comes on Tuesday", "I row on Tuesday")
+    True
+    >>> share_only_names("I row on Friday", "I row on Tuesday"), share_only_names("We moved", "I row")
+    (False, False)
+    """
+    shared = read(new).topics & read(old).topics
+    if not shared:
+        return False
+    plain_new, plain_old = _leave_out_label(new), _leave_out_label(old)
+    if read(plain_new).topics.isdisjoint(read(plain_old).topics):
+        return True
+    ours, theirs = _read_subjects(plain_new, plain_old)
+    if ours.isdisjoint(theirs):
+        return "new" not in read(new).cues
+    return (ours & theirs) <= _name_shared_people(new, old)
+
+
+def judges_another(new: str, old: str) -> bool:
+    """Return whether a text says how a new thing is liked, and the older one what is liked in general.
+
+    >>> judges_another("I don't like the new jazz bar", "I love jazz")
+    True
+    >>> judges_another("I like the new flat in Bonn", "I live in Kiel")
+    False
+    """
+    if not _PATTERNS["likes"].search(old) or _PATTERNS["judged_new"].search(old):
+        return False
+    return _PATTERNS["judged_new"].search(new) is not None
 
 
 def are_parallel(new: str, old: str) -> bool:
@@ -222,6 +287,28 @@ def _is_person(name: str, text: str) -> bool:
     return name in GIVEN_NAMES or _PATTERNS["personal"].search(text) is not None
 
 
+def is_of_another_person(new: str, old: str) -> bool:
+    """Return whether a text only speaks of its speaker, and the older one of somebody else.
+
+    >>> is_of_another_person("We switched to Linear", "Anna uses Jira at her job")
+    True
+    >>> is_of_another_person("I got a new boss", "My boss is Rita")
+    False
+    """
+    if _PATTERNS["personal"].search(new) or not _PATTERNS["first"].search(new):
+        return False
+    spoken = words(new)
+    if _read_actor(new):
+        return False
+    name = _read_actor(old)
+    if name and _is_person(name, old):
+        return name not in spoken
+    _, *rest = words(old)[:2] or [""]
+    own = {word.removesuffix("'s") for word in rest}
+    relatives = own & RELATIVES if words(old)[:1] == ["my"] else set()
+    return bool(relatives) and relatives.isdisjoint(word.removesuffix("'s") for word in spoken)
+
+
 def changes_another(text: str) -> bool:
     """Return whether a text says that somebody or something else moved, quit or left.
 
@@ -229,6 +316,18 @@ def changes_another(text: str) -> bool:
     (True, False)
     """
     return _PATTERNS["mover"].match(text) is not None
+
+
+def moves_another(new: str, old: str) -> bool:
+    """Return whether a text names what moved or switched, and the older one does not.
+
+    >>> moves_another("The public site moved from Django to Go", "The admin app uses Django")
+    True
+    >>> moves_another("The site moved from Django to Go", "Our site uses Django")
+    False
+    """
+    found = _PATTERNS["part_mover"].match(new)
+    return found is not None and read_subject(found["named"]).isdisjoint(read_subject(old))
 
 
 def _differ_in_person(one: str, other: str) -> bool:
