@@ -70,7 +70,7 @@ async def test_in_another_language_the_answer_comes_first_and_little_else_with_i
 
 @pytest.mark.parametrize(
     ("language", "question"),
-    [("de", "Wie viel verdiene ich?"), ("es", "¿Cuánto gano?")],
+    [("de", "Wie viel verdiene ich?"), ("es", "¿Cuánto costó mi coche?")],
 )
 async def test_in_another_language_what_was_never_mentioned_has_no_answer(
     people: dict[str, ScopedClient], language: str, question: str

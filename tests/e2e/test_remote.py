@@ -146,7 +146,7 @@ def test_a_service_key_acts_for_the_user_that_the_command_names(run: Run) -> Non
     assert "stamps" in run("recall", "What do I collect?", "--user", "bo", key="bot").stdout
     assert "stamps" not in run("recall", "What do I collect?").stdout
     refused = run("list", "--user", "bo")
-    assert (refused.exit_code, "acts for one user" in refused.stderr) == (REFUSED, True)
+    assert (refused.exit_code, "acts for user 'ana' only" in refused.stderr) == (REFUSED, True)
 
 
 def test_a_key_that_is_missing_wrong_or_too_narrow_is_refused(run: Run) -> None:

@@ -526,7 +526,7 @@ def test_a_name_like_no_feature_is_refused_without_a_guess() -> None:
 
 def test_every_feature_that_a_weight_may_name_is_computed() -> None:
     # from texts, links, rankings and a model
-    elsewhere = {"lexical", "related", "fused", "passage", "verdict"}
+    elsewhere = {"lexical", "related", "fused", "passage", "estimate", "verdict"}
     assert set(COMPUTED) | elsewhere == set(profiles.FEATURES)
 
 

@@ -24,6 +24,7 @@ from .question import is_aside
 from .score import Candidate
 
 TOP = 3  # candidates whose words are compared with the question
+FEW_FOREIGN = 20  # memories of a scope below which it decreases in other languages than English
 TINY = 4  # memories of a scope below which the threshold of an answer decreases
 FEW = 5  # candidates whose mean is taken
 DENSE = ("semantic", "multilingual", "unembedded")
@@ -346,11 +347,17 @@ def select(
 def find_threshold(
     search: SnapshotSearch, ranked: Sequence[Candidate], model: Confidence, *, verified: bool
 ) -> float:
-    """Return the confidence that an answer needs."""
+    """Return the confidence that an answer needs.
+
+    In another language than English, where less is certain, it is lower for few memories: an answer of
+    these costs little.
+    """
     share = scale_answer_threshold(search.size)
     if verified and search.question.is_direct:
         return model.least_verified * min(1.0, share)
-    return share * (model.least_foreign if is_foreign(search, ranked) else model.least)
+    if is_foreign(search, ranked):
+        return model.least_foreign * share * max(0.4, min(1.0, search.size / FEW_FOREIGN))
+    return model.least * share
 
 
 def _select_by_words(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[Cut]]:

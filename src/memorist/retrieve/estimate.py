@@ -20,7 +20,7 @@ from .features import Column, SnapshotSearch
 
 ESTIMATED = 40  # best candidates that have an estimate
 CERTAIN = 4.0  # log odds from which an estimate counts fully
-NEUTRAL = 0.5  # for what has no vector of the second model
+NEUTRAL = 0.5  # as likely as not
 
 
 class Network(NamedTuple):
@@ -58,6 +58,7 @@ def estimate(network: Network, question: Vectors, memories: Vectors) -> Floats:
 def estimate_best(search: SnapshotSearch, positions: Positions, order: Positions) -> Column:
     """Return the estimates of the best candidates, from 0 to 1; 0 for the others.
 
+    What has no vector of the second model yet gets the best one, so that nothing overtakes it for that.
     `order` has the places of the candidates in `positions`, best first.
     """
     found = np.zeros(len(positions))
@@ -68,5 +69,7 @@ def estimate_best(search: SnapshotSearch, positions: Positions, order: Positions
     rows = matrix.rows.take(positions[best], axis=0)
     odds = estimate(load(), asked, rows)
     scaled = NEUTRAL + np.clip(odds, -CERTAIN, CERTAIN) / (2 * CERTAIN)
-    found[best] = np.where(search.snapshot.has_second[positions[best]], scaled, NEUTRAL)
+    has_vector = search.snapshot.has_second[positions[best]]
+    highest = scaled.max(where=has_vector, initial=0.0)
+    found[best] = np.where(has_vector, scaled, highest)
     return found

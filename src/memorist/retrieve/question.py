@@ -205,11 +205,9 @@ def is_direct(question: str) -> bool:
     (True, False)
     """
     *_, last = _SENTENCE_END.split(question.strip())
-    if _ABOUT["direct"].match(last):
-        return _ABOUT["advice"].search(question) is None
-    return bool(
-        _ABOUT["direct_abroad"].match(last) and not _ABOUT["advice_abroad"].search(question)
-    )
+    asks = _ABOUT["direct"].match(last) or _ABOUT["direct_abroad"].match(last)
+    wants_advice = _ABOUT["advice"].search(question) or _ABOUT["advice_abroad"].search(question)
+    return asks is not None and wants_advice is None
 
 
 def names_in(question: str) -> list[str]:

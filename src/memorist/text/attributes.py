@@ -14,6 +14,7 @@ from .entities import rarity
 from .tokens import compile_all, detect_language, load_patterns, reduce_spoken, words
 
 _TABLES = load_patterns(__file__)
+_AGE = re.compile(_TABLES["age"]["english"])
 _HOME = compile_all(_TABLES["home"])
 _DIETS = {name: compile_all(_TABLES[name]) for name in ("plants", "meat")}
 _STOPPED = compile_all(_TABLES["stopped"])
@@ -40,7 +41,7 @@ class Home(NamedTuple):
 
 def have_other_values(new: str, old: str) -> bool:
     """Return whether two texts tell another home, diet, way to work or telephone number of the speaker,
-    or the newer one a new job, or that something is given up.
+    or another age of somebody, or the newer one a new job, or that something is given up.
 
     >>> have_other_values("Me mudé a Valencia.", "Vivo en Madrid.")
     True
@@ -60,10 +61,22 @@ def have_other_values(new: str, old: str) -> bool:
         return True
     if _has_stopped(new, old) or _gives_up(new, old):
         return True
+    ages, other_ages = _read_ages(new), _read_ages(old)
+    if any(ages[who] != other_ages[who] for who in ages.keys() & other_ages.keys()):
+        return True
     if _goes_otherwise(new, old) or _has_new_number(new, old):
         return True
     has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
     return bool(has_new_job and _JOB["held"].search(old.lower()))
+
+
+def _read_ages(text: str) -> dict[str, str]:
+    """Return how old somebody is, by the name.
+
+    >>> _read_ages("Aoife is 9, Finn turned 6 and I'm 34."), _read_ages("Iva has 3 cats, I run 5 km")
+    ({'Aoife': '9', 'Finn': '6', 'I': '34'}, {})
+    """
+    return {found["who"]: found["age"] for found in _AGE.finditer(text)}
 
 
 def _has_stopped(new: str, old: str) -> bool:

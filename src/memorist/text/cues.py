@@ -24,7 +24,7 @@ from zlib import crc32
 from ..types import Memory
 from . import clock
 from .compare import RELATIVES
-from .statements import Clause, parse_clause
+from .statements import CLAUSE_END, Clause, parse_clause
 from .tokens import analyze_spoken, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
 
@@ -93,7 +93,6 @@ TURNING = frozenset("ended moved corrected kept".split())
 CHANGING = frozenset("ended moved new now corrected".split())
 _MOST_CUES = 1000  # characters; what changed is said at once, or in a text of its own
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_CLAUSE = re.compile(r"(?i)(?<=[.!?;:])\s+|,\s+|\s[–—-]\s|\s(?:and|but)\s(?=(?:i|we|live|work)\b)")
 _OPENING_PERSON = re.compile(r"(?i)(?:i|we)\b")
 _OMITTED = re.compile(r"(?i)^(?=(?:live|work)\b)")
 _MOST_CLAUSES = 5  # of a text that are compared by rules
@@ -384,7 +383,7 @@ class ComparedText:
     @cached_property
     def parts(self) -> list[str]:
         """The texts of its first clauses."""
-        return _CLAUSE.split(self.text)[:_MOST_CLAUSES]
+        return CLAUSE_END.split(self.text)[:_MOST_CLAUSES]
 
     @cached_property
     def clauses(self) -> list[Clause]:

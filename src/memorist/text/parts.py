@@ -89,7 +89,8 @@ def _find_changed_of(parts: Sequence[str], new: str) -> frozenset[int]:
 
 def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
     """Return whether a clause has another number for a part, how many words they share, and whether
-    these say what it is about. If they share none: whether both have a value of the same kind.
+    these say what it is about. If they share none: whether both have a value of the same kind; another
+    number and another place count as much as a shared word.
 
     What the clause only says again is not changed by it.
     """
@@ -104,7 +105,8 @@ def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
     is_other = bool(numbers and others) and numbers.isdisjoint(others)
     if shared:
         return is_other, len(shared), not shared.isdisjoint(_ASPECTS.values())
-    return False, 0, are_places or is_other
+    are_both = are_places and is_other
+    return are_both, int(are_both), are_places or is_other
 
 
 def _denies(clause: str) -> bool:

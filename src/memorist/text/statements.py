@@ -79,9 +79,15 @@ _MOST_COMPARED = 1000  # characters of a text in which parts are told apart
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 _STATED = re.compile(r"[.!?;\n。！？]+\s*")
 _JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
+# The period of "am 12. April" ends nothing.
+_MONTH = r"(?:jan|feb|mär|apr|mai|jun|jul|aug|sept?|okt|nov|dez)\w{0,6}\b"
+CLAUSE_END = re.compile(
+    rf"(?i)(?<=[.!?;:])\s+(?!(?<=\d\.\s){_MONTH})|,\s+|\s[–—-]\s|\s(?:and|but)\s(?=(?:i|we|live|work)\b)"
+)
 # A part that begins with a pronoun continues the one before it: "my phone broke. It's a Nokia."
 _PART = re.compile(
-    r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s|\swith\s(?=(?:my|our)\s))"
+    rf"(?i)(?!(?<=\d)\.\s?{_MONTH})"
+    r"(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s|\swith\s(?=(?:my|our)\s))"
     r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
 )
 _NO_NAMES = {"user", "i", "i'm", "i've", "i'd", "i'll"}
