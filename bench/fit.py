@@ -184,7 +184,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
             useful=[bool(evidence & {*credited(each.memory, texts)}) for each in ranked],
             odds=[odds.get(each.memory.id) for each in ranked],
             is_request=not search.question.is_direct,
-            is_english=not confidence.is_foreign(search, ranked),
+            is_english=not confidence.uses_foreign_weights(search, ranked),
         )
     ]
 

@@ -96,3 +96,22 @@ async def test_a_pasted_text_has_no_estimate(people: dict[str, ScopedClient]) ->
     found = await people["de"].recall(pasted, min_confidence=0)
     assert found.hits
     assert not any("estimate" in hit.parts for hit in found.hits)
+
+
+async def test_a_long_text_about_something_else_has_no_answer(
+    people: dict[str, ScopedClient],
+) -> None:
+    lecture = (
+        "Quantenfeldtheorie beschreibt Teilchen als Anregungen von Feldern, und heute ging es um"
+        " Renormierung, Feynman-Diagramme und die Frage, warum unendliche Summen endlich sind."
+    )
+    assert len(lecture) > 160
+    assert (await people["de"].recall(lecture)).hits == ()
+
+
+async def test_a_single_memory_answers_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "one.db") as memory:
+        scope = memory.scope("fr", session="chat")
+        await scope.remember("Ma fille Léa a six ans.")
+        assert len((await scope.recall("Quel âge a ma fille ?")).hits) == 1
+        assert (await scope.recall("Combien a coûté ma voiture ?")).hits == ()

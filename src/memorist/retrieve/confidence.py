@@ -122,9 +122,10 @@ def measure_estimate(candidate: Candidate) -> float:
     return candidate.features.get("estimate", NEUTRAL) - NEUTRAL
 
 
-def is_foreign(search: SnapshotSearch, ranked: Sequence[Candidate]) -> bool:
-    """Return whether the best candidate or the question is not in English."""
-    return search.foreign is not None and bool(search.foreign[ranked[0].position])
+def uses_foreign_weights(search: SnapshotSearch, ranked: Sequence[Candidate]) -> bool:
+    """Return whether the best candidate or the question is not in English, and estimates are known."""
+    is_foreign = search.foreign is not None and bool(search.foreign[ranked[0].position])
+    return is_foreign and search.can_estimate
 
 
 def weigh(weights: Mapping[str, float], measures: Mapping[str, float]) -> float:
@@ -168,7 +169,7 @@ def judge(
     if model is None or search.vector is None or not search.snapshot.embedded[positions].any():
         return None, list(ranked)
     answer, hit = model.answer, model.hit
-    if is_foreign(search, ranked):
+    if uses_foreign_weights(search, ranked):
         answer, hit = model.answer_foreign, model.hit_foreign
     best = ranked[0].score
     judged = []
@@ -323,7 +324,7 @@ def select(
     if sure < needed:
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
-    least_hit = model.least_hit_foreign if is_foreign(search, ranked) else model.least_hit
+    least_hit = model.least_hit_foreign if uses_foreign_weights(search, ranked) else model.least_hit
     needed = least_hit * scale_hit_threshold(search.size)
     if NEXT_PART.search(search.question.text):  # what answers one part seldom matches the other
         needed *= 0.8
@@ -355,8 +356,8 @@ def find_threshold(
     share = scale_answer_threshold(search.size)
     if verified and search.question.is_direct:
         return model.least_verified * min(1.0, share)
-    if is_foreign(search, ranked):
-        return model.least_foreign * share * max(0.4, min(1.0, search.size / FEW_FOREIGN))
+    if uses_foreign_weights(search, ranked):
+        return model.least_foreign * min(share, max(0.4, search.size / FEW_FOREIGN))
     return model.least * share
 
 
