@@ -1,4 +1,4 @@
-"""Train the estimate: how likely a message has what a question asks for, told from their two vectors.
+"""Train the estimate: how likely a message has what a question asks for, judged by their two vectors.
 
     python tools/train_estimate.py [--seed 1] [--held-out]
 
@@ -48,17 +48,17 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
     def __init__(self) -> None:
         """Begin with random weights."""
         super().__init__()
-        self.asked = nn.Linear(WIDTH, 2 * COMPARED)
-        self.told = nn.Linear(WIDTH, 2 * COMPARED, bias=False)
+        self.question = nn.Linear(WIDTH, 2 * COMPARED)
+        self.memory = nn.Linear(WIDTH, 2 * COMPARED, bias=False)
         self.hidden = nn.Linear(2 * COMPARED + 1, HIDDEN)
         self.out = nn.Linear(HIDDEN, 1)
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, questions: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
         """Return the log odds of pairs."""
-        asked, told = self.asked(questions), self.told(texts)
-        added = torch.relu(asked[:, :COMPARED] + told[:, :COMPARED])
-        multiplied = torch.tanh(asked[:, COMPARED:]) * torch.tanh(told[:, COMPARED:])
+        asked, stated = self.question(questions), self.memory(texts)
+        added = torch.relu(asked[:, :COMPARED] + stated[:, :COMPARED])
+        multiplied = torch.tanh(asked[:, COMPARED:]) * torch.tanh(stated[:, COMPARED:])
         cosine = (questions * texts).sum(1, keepdim=True)
         compared = torch.cat([cosine, added, multiplied], 1)
         hidden = torch.relu(self.hidden(self.dropout(compared)))
@@ -68,9 +68,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
     def to_arrays(self) -> dict[str, Any]:
         """Return the weights as they are packaged, in half precision."""
         named = {
-            "asked": self.asked.weight,
-            "asked_bias": self.asked.bias,
-            "told": self.told.weight,
+            "question": self.question.weight,
+            "question_bias": self.question.bias,
+            "memory": self.memory.weight,
             "hidden": self.hidden.weight,
             "hidden_bias": self.hidden.bias,
             "out": self.out.weight[0],

@@ -179,7 +179,7 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
     what was saved on purpose only by the user's own words. What a turn asks says nothing.
     """
     since = batch.valid_since(chunk)
-    told = replace(chunk, text=passing.leave_out_questions(chunk.text))
+    stated = replace(chunk, text=passing.leave_out_questions(chunk.text))
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
@@ -192,23 +192,23 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
         if likely >= LIKELY:  # seldom: only then the values are read
             measures |= measure_values(chunk, memory, measures["similar"])
             likely = repeats.weigh(measures, WEIGHTS)
-            new = read(told.text)
+            new = read(stated.text)
             if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
                 likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
-            elif is_about_another(told, memory, measures["similar"]):
+            elif is_about_another(stated, memory, measures["similar"]):
                 likely = 0.0
-            elif told.text != chunk.text and not is_connected(told, memory):
+            elif stated.text != chunk.text and not is_connected(stated, memory):
                 likely = 0.0  # the question is about it
-        is_wrong = chunk.has_same_source(memory) and _is_named(told.text, memory.text)
-        is_repeat = likely >= LIKELY and _says_same(told, memory, measures["similar"], batch)
+        is_wrong = chunk.has_same_source(memory) and _is_named(stated.text, memory.text)
+        is_repeat = likely >= LIKELY and _says_same(stated, memory, measures["similar"], batch)
         if is_repeat and not is_wrong:
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_wrong or (is_close and contradicts_clause(told.text, memory.text)):
+        if is_wrong or (is_close and contradicts_clause(stated.text, memory.text)):
             likely = CERTAIN
-        elif likely > UNSURE and not is_certain(told, memory, since):
+        elif likely > UNSURE and not is_certain(stated, memory, since):
             likely = UNSURE
-        if likely >= LIKELY and passing.may_replace(told.text, memory.text):
+        if likely >= LIKELY and passing.may_replace(stated.text, memory.text):
             is_long = read(memory.text).length > LONGEST  # it says more than what changed
             if is_long or memory.pinned:
                 likely = min(likely, UNSURE)

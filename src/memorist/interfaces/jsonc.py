@@ -21,7 +21,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _decode = json.JSONDecoder().raw_decode
 
 
-class _Member(NamedTuple):
+class _Place(NamedTuple):
     """Where a member of an object is in a text."""
 
     start: int
@@ -106,7 +106,7 @@ def _remove(text: str, start: int, name: str) -> str:
     return before + after
 
 
-def _find_members(text: str, start: int) -> tuple[dict[str, _Member], int]:
+def _find_members(text: str, start: int) -> tuple[dict[str, _Place], int]:
     """Return where the members of the object at a position are, and where its end is."""
     plain = _to_plain(text)
     members = {}
@@ -115,7 +115,7 @@ def _find_members(text: str, start: int) -> tuple[dict[str, _Member], int]:
         name, after = _decode(plain, at)
         value = _skip(plain, _skip(plain, after) + 1)  # after the colon
         _, after = _decode(plain, value)
-        members[name] = _Member(at, value, after)
+        members[name] = _Place(at, value, after)
         at = _skip(plain, after)
         if plain[at] == ",":
             at = _skip(plain, at + 1)

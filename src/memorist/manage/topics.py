@@ -15,7 +15,7 @@ from ..ingest import transitions, validation
 from ..ingest.validation import Where
 from ..retrieve.pipeline import has_only_states
 from ..text import commands, cues, tokens
-from ..text.self_description import tells_attribute
+from ..text.self_description import find_implied_nouns
 from ..types import REPLACES, Filter, Hit, Memory, frozen
 from . import recall
 
@@ -190,8 +190,8 @@ def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
         terms = set(tokens.analyze(hit.memory.text, language))
         shared = terms & telling
         whole = shared
-        if cues.is_persons(hit.memory) and (told := tells_attribute(hit.memory.text, topic)):
-            whole = shared.union(telling.intersection(tokens.analyze(" ".join(told), language)))
+        if cues.is_persons(hit.memory) and (implied := find_implied_nouns(hit.memory.text, topic)):
+            whole = shared.union(telling.intersection(tokens.analyze(" ".join(implied), language)))
         if whole and (whole == telling or (names and names <= terms)):
             exact.append(hit.memory)
         elif shared and 2 * len(shared) >= len(telling):

@@ -1,4 +1,4 @@
-"""The estimate: how likely a memory has what is asked for, told from two vectors.
+"""The estimate: how likely a memory has what is asked for, judged by two vectors.
 
 A cosine tells whether two texts are about the same. A small network over the vectors of the second
 model tells more: that "Our dog is called Balu" answers "What's my dog's name?", and not "How old is
@@ -26,9 +26,9 @@ NEUTRAL = 0.5  # as likely as not
 class Network(NamedTuple):
     """The weights. The first two layers have a row for each of two kinds of comparison."""
 
-    asked: Floats
-    asked_bias: Floats
-    told: Floats
+    question: Floats
+    question_bias: Floats
+    memory: Floats
     hidden: Floats
     hidden_bias: Floats
     out: Floats
@@ -44,11 +44,11 @@ def load() -> Network:
 
 def estimate(network: Network, question: Vectors, memories: Vectors) -> Floats:
     """Return the log odds that each memory has what is asked for, given their vectors."""
-    asked = np.vecdot(network.asked, question) + network.asked_bias
-    told = np.vecdot(memories[:, None], network.told)
+    asked = np.vecdot(network.question, question) + network.question_bias
+    stated = np.vecdot(memories[:, None], network.memory)
     half = len(asked) // 2
-    added = np.maximum(asked[:half] + told[:, :half], 0)
-    multiplied = np.tanh(asked[half:]) * np.tanh(told[:, half:])
+    added = np.maximum(asked[:half] + stated[:, :half], 0)
+    multiplied = np.tanh(asked[half:]) * np.tanh(stated[:, half:])
     cosine = np.vecdot(memories, question)[:, None]
     compared = np.concatenate([cosine, added, multiplied], axis=1)
     hidden = np.maximum(np.vecdot(compared[:, None], network.hidden) + network.hidden_bias, 0)

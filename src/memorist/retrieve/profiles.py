@@ -39,7 +39,7 @@ FEATURES = {
     "role": "said by the side of the chat that is not asked about, more so in long messages",
     "passage": "passages of the same message that match better",
     "insight": "inferred, not said",
-    "estimate": "whether it has what is asked for, told from both vectors, from 0 to 1",
+    "estimate": "whether it has what is asked for, judged by both vectors, from 0 to 1",
     "verdict": "whether the verifier finds in it what is asked for, from 0 to 1",
     "recency": "how new it is, as `recency` of the profile says",
     "importance": "importance, from 0 to 1",
@@ -134,7 +134,7 @@ class Confidence:
     hit: Mapping[str, float]
     least: float  # confidence that an answer needs; more in scopes of over a hundred memories
     least_hit: float  # confidence that a hit after the first needs
-    # In place of these four, if the best memory or the question is not in English:
+    # In place of these four, if the best memory or the question is not in English and not long:
     answer_foreign: Mapping[str, float]
     hit_foreign: Mapping[str, float]
     least_foreign: float

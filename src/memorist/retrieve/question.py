@@ -70,7 +70,7 @@ _NO_TOPIC = _ASKS_ALL | word_set("""
     remind s said say saying show so speak spoke stuff talk talked talking tell that the there thing
     things to told topic topics up us was we went were with would write wrote you
     """)
-# "Which decisions did we make?": decisions are seldom told in the words of the question.
+# "Which decisions did we make?": decisions seldom have the words of the question.
 _DECIDING = word_set("""
     decide decides decided deciding decision decisions agree agreed agreement agreements choose chose
     chosen choosing

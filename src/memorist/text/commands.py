@@ -233,10 +233,10 @@ def _match_parts(line: Folded, part: re.Pattern[str], *, answers: bool = False) 
     stated = [each for each in others if states_something(each)]
     if chosen.intent == "dont_save":
         return _mean_this(chosen) if stated else chosen
-    told = [each for each in commands if each.content and each is not chosen]
-    if part is not _SENTENCE or not (stated or told):
+    saved = [each for each in commands if each.content and each is not chosen]
+    if part is not _SENTENCE or not (stated or saved):
         return chosen
-    left = [each in others or found in told for each, found in matched]
+    left = [each in others or found in saved for each, found in matched]
     return replace(chosen, rest=" ".join(line.original(*each) for each in compress(spans, left)))
 
 
@@ -260,9 +260,9 @@ def _match_beside(line: Folded, found: Command) -> Command:
 
 def _states_what_is_so_now(text: str) -> bool:
     """Return whether a text says by itself what is so now: "I work at Globex now"."""
-    told = cues.read(text)
-    is_new = "ended" not in told.cues and not told.cues.isdisjoint(("moved", "now"))
-    return is_new and told.length >= LEAST_STATED and "?" not in text and not told.refers_back
+    said = cues.read(text)
+    is_new = "ended" not in said.cues and not said.cues.isdisjoint(("moved", "now"))
+    return is_new and said.length >= LEAST_STATED and "?" not in text and not said.refers_back
 
 
 def _match_unsaved(line: Folded) -> Command | None:

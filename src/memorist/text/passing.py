@@ -27,7 +27,7 @@ _QUESTION = re.compile(r"(?:\A|(?<=[.!?\n…]))[^.!?\n…]*+\?")
 _UNSPOKEN = re.compile(r"[^\w\s'’]+")
 _LONGEST = 400  # characters of a courtesy
 _LONGEST_REPORT = 1000
-_LEAST_TOLD = 3  # words beside a question
+_LEAST_STATED = 3  # words beside a question
 _MOST_ADDRESSED = 2  # words of a clause that only addresses somebody: "dear Sam"
 _NEWS = frozenset(("moved", "new"))
 _REPLACING = frozenset(("ended", "moved", "corrected"))
@@ -44,8 +44,8 @@ def is_courtesy(text: str) -> bool:
     said = read(text)
     if len(text) > _LONGEST or said.numbers or not _NEWS.isdisjoint(said.cues):
         return False
-    told = _QUESTION.sub(".", text.lower())
-    clauses = [" ".join(_UNSPOKEN.sub(" ", part).split()) for part in _SPLIT.split(told)]
+    statements = _QUESTION.sub(".", text.lower())
+    clauses = [" ".join(_UNSPOKEN.sub(" ", part).split()) for part in _SPLIT.split(statements)]
     spoken = [clause for clause in clauses if clause]
     polite = [clause for clause in spoken if _is_polite(clause)]
     others = [clause for clause in spoken if clause not in polite]
@@ -89,8 +89,8 @@ def leave_out_questions(text: str) -> str:
     questions = _QUESTION.findall(text)
     if not questions or not TURNING.isdisjoint(read(" ".join(questions)).cues):
         return text
-    told = _QUESTION.sub(" ", text).strip()
-    return told if len(told.split()) >= _LEAST_TOLD else text
+    statements = _QUESTION.sub(" ", text).strip()
+    return statements if len(statements.split()) >= _LEAST_STATED else text
 
 
 def is_event(text: str) -> bool:

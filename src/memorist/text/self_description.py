@@ -16,12 +16,12 @@ _PRESENT = frozenset("current new present latest".split())
 _OF_OTHERS = re.compile(r"(?i)['’]s?\b|\b(?:his|her|their)\b")
 
 
-def tells_attribute(text: str, topic: str) -> frozenset[str]:
-    """Return the words of a topic that a statement about the person tells without naming them.
+def find_implied_nouns(text: str, topic: str) -> frozenset[str]:
+    """Return the words of a topic that a statement is about without using them.
 
-    >>> sorted(tells_attribute("I'm 34 and I work at Acme.", "my job"))
+    >>> sorted(find_implied_nouns("I'm 34 and I work at Acme.", "my job"))
     ['job']
-    >>> tells_attribute("My mum lives in Nagpur.", "my address")
+    >>> find_implied_nouns("My mum lives in Nagpur.", "my address")
     frozenset()
     """
     if _OF_OTHERS.search(topic):
@@ -30,18 +30,19 @@ def tells_attribute(text: str, topic: str) -> frozenset[str]:
     asked = [(nouns & named, pattern) for nouns, pattern in _load_attributes() if nouns & named]
     lower = text.lower()
     parts = [lower, *map(str.strip, split_parts(lower))] if asked else []
-    told: set[str] = set()
+    nouns_meant: set[str] = set()
     for nouns, pattern in asked:
         if any(map(pattern.search, parts)):
-            told |= nouns | (named & _PRESENT)
-    return frozenset(told)
+            nouns_meant |= nouns | (named & _PRESENT)
+    return frozenset(nouns_meant)
 
 
 @cache
 def _load_attributes() -> list[tuple[frozenset[str], re.Pattern[str]]]:
-    """Return the nouns of each attribute, with what tells it."""
+    """Return the nouns of each attribute, with the pattern of statements about it."""
     tables = load_patterns(__file__)
     del tables["parts"]
     return [
-        (frozenset(each["nouns"].split()), re.compile(each["told"])) for each in tables.values()
+        (frozenset(each["nouns"].split()), re.compile(each["statement"]))
+        for each in tables.values()
     ]
