@@ -375,7 +375,7 @@ def compare_all(
 ) -> Iterator[Floats]:
     """Yield the similarity of the usable positions to each text, given its vectors.
 
-    It is the mean of both cosines; only the second model knows other languages than English.
+    It is the mean of both cosines; only the second model knows languages other than English.
     """
     firsts = snapshot.similarities([first for _, first, _ in said], usable)
     for (is_english, _, second), cosines in zip(said, firsts, strict=True):

@@ -24,7 +24,7 @@ from .question import is_aside
 from .score import Candidate
 
 TOP = 3  # candidates whose words are compared with the question
-FEW_FOREIGN = 20  # memories of a scope below which it decreases in other languages than English
+FEW_FOREIGN = 20  # memories of a scope below which it decreases in languages other than English
 TINY = 4  # memories of a scope below which the threshold of an answer decreases
 FEW = 5  # candidates whose mean is taken
 DENSE = ("semantic", "multilingual", "unembedded")
@@ -350,8 +350,8 @@ def find_threshold(
 ) -> float:
     """Return the confidence that an answer needs.
 
-    In another language than English, where less is certain, it is lower for few memories: an answer of
-    these costs little.
+    In languages other than English, where less is certain, it is lower in scopes of few memories: an
+    answer costs little there.
     """
     share = scale_answer_threshold(search.size)
     if verified and search.question.is_direct:
