@@ -1,7 +1,7 @@
 """What a turn says again: a statement of the same person in an earlier session.
 
 It is stored once, in the words of the fact that is known, and every turn that says it is its
-evidence. In a language that the rules cannot read, only the same sentences are a repetition.
+evidence. In a language that the rules cannot read, only the same words are a repetition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..storage.queries import Reader
 from ..text import clock, cues, prompts
 from ..text.cues import read
 from ..text.normalize import one_line, wording
-from ..text.repeats import LEAST, LEAST_SHARED, Said, count_shared, measure, weigh
+from ..text.repeats import LEAST, LEAST_SHARED, Said, count_shared, has_same_words, measure, weigh
 from ..types import Draft, Filter, Memory, Scope
 from . import durable, grammars, rules
 from .rules import Fact
@@ -40,7 +40,10 @@ async def find_repeated(
     for turn, older, measures in await compare(ctx, scope, turns):
         probability = weigh(measures)
         if not (_is_read(turn.text) and _is_read(older.text)):
-            probability = float(_has_same_sentences(turn.text, older.text))
+            if _has_same_sentences(turn.text, older.text):
+                probability = 1.0
+            elif not has_same_words(Said(turn.text), Said(older.text)):
+                probability = 0.0
         if probability >= LEAST:
             likely.setdefault(turn.id, []).append((probability, older))
     found = {}

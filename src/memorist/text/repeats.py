@@ -28,6 +28,13 @@ MOST_SHARED = 6.0
 MOST_OTHERS = 6.0
 FOREIGN_SIMILAR = 0.6  # of unrelated texts in languages other than English, by the second model
 STEM = 7  # letters
+LEAST_LETTERS = 3  # of a word that counts in languages that the rules cannot read
+LEAST_FORMS = 2  # words of a text
+LEAST_OF_CLAUSE = 3  # words of a clause of it
+LEAST_CHARACTERS = 3
+_TELLING = frozenset("ended moved corrected past hypothetical".split())
+_MEANINGFUL = re.compile(r"[^\W\u3040-\u309f我私僕俺]")  # also Kanji and Katakana, without "I"
+_ARABIC_AND = re.compile(r"^و(?=\w{3})")
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _ADDRESSED = re.compile(r"(?i)\b(?:hey|hi|hello|dear|thanks|thank you|bye)[ ,]{1,2}([^\W\d_]+)")
 _POINTS = re.compile(r"(?i)\b(?:this|these)\b")
@@ -294,6 +301,46 @@ def _ends_in_other(new: Said, old: Said) -> bool:
         return False
     fewer, more = sorted((set(ours), set(theirs)), key=len)
     return bool(fewer) and fewer <= more
+
+
+def has_same_words(one: Said, other: Said) -> bool:
+    """Return whether one text has all words of the other, or of most of it, in the same forms.
+
+    For languages that the rules cannot read: another person or tense mostly has another form.
+
+    >>> has_same_words(Said("mieszkam w Gdyni"), Said("paczka do Gdyni, przecież tam mieszkam"))
+    True
+    >>> has_same_words(Said("mieszkam w Gdyni"), Said("brat mieszka w Gdyni"))
+    False
+    >>> has_same_words(Said("納豆が苦手です"), Said("納豆は苦手なんだってば"))
+    True
+    """
+    if bool(one.values.negations) != bool(other.values.negations):
+        return False
+    if not _TELLING.isdisjoint(one.cues ^ other.cues):
+        return False
+    if _UNSPACED.search(f"{one.text} {other.text}"):
+        ours, theirs = ("".join(_MEANINGFUL.findall(each.text)) for each in (one, other))
+        return len(ours) >= LEAST_CHARACTERS and set(ours) == set(theirs)
+    pairs = ((one, other), (other, one))
+    return any(_is_contained(these, those) for these, those in pairs)
+
+
+def _is_contained(said: Said, other: Said) -> bool:
+    """Return whether a text, or a clause that is at least half of it, has only words of another."""
+    there = _find_forms(other.text)
+    all_forms = _find_forms(said.text)
+    for part in (said.text, *said.parts):
+        forms = _find_forms(part)
+        is_most = forms == all_forms or len(forms) >= max(LEAST_OF_CLAUSE, len(all_forms) / 2)
+        if len(forms) >= LEAST_FORMS and is_most and forms <= there:
+            return True
+    return False
+
+
+def _find_forms(text: str) -> set[str]:
+    """Return the longer words of a text as they are."""
+    return {_ARABIC_AND.sub("", word) for word in words(text.lower()) if len(word) >= LEAST_LETTERS}
 
 
 def weigh(measures: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
