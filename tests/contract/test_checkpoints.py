@@ -521,6 +521,19 @@ async def test_a_transcript_is_read_from_its_end_and_is_not_listed(store: Store)
     assert (await documents.under("", NOW), await documents.namespaces(NOW)) == ([], [])
 
 
+async def test_what_was_appended_is_removed_but_not_what_replaced_it(store: Store) -> None:
+    chat = Transcript(store, ANA, ".sessions.chat")
+    await chat.append(["kept"], NOW)
+    appended = await chat.append(["a", "b", "c"], NOW)
+    assert list(appended.values()) == ["a", "b", "c"]
+    assert await chat.pop() == "c"
+    await chat.append(["d"], NOW)
+    await chat.remove(appended)
+    assert await chat.last() == ["kept", "d"]
+    await chat.remove(appended)
+    assert await chat.last() == ["kept", "d"]
+
+
 async def test_documents_are_edited_together_or_not_at_all(store: Store) -> None:
     items = Documents(store, ANA)
 

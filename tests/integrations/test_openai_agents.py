@@ -6,9 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import memorist
@@ -155,6 +157,27 @@ async def test_an_item_that_is_not_json_changes_nothing(memory: Blocking) -> Non
         with pytest.raises(kind, match="must be JSON"):
             await session.add_items([user("kept out"), user(object())])  # type: ignore[arg-type]
     assert await session.get_items() == []
+
+
+async def test_items_are_not_added_if_their_texts_cannot_be_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with memorist.open(path, embedder="hashing") as memory:
+        session = MemoristSession("chat", memory.scope(user="ana"))
+        await session.add_items([user("I play the cello.")])
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute(
+                "CREATE TRIGGER fail BEFORE INSERT ON memories BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+            with pytest.raises(MemoristError):
+                await session.add_items([user("I live in Ghent."), *call(1)])
+            assert await session.get_items() == [user("I play the cello.")]
+            other.execute("DROP TRIGGER fail")
+        await session.add_items([user("I live in Ghent."), *call(1)])
+        assert await session.get_items() == [
+            user("I play the cello."),
+            user("I live in Ghent."),
+            *call(1),
+        ]
 
 
 async def test_an_incognito_session_stores_nothing(memory: Blocking) -> None:

@@ -163,18 +163,26 @@ class ChatSession:
         self._remembers = remember
 
     async def add(self, items: Sequence[Any], turns: Iterable[Turn]) -> None:
-        """Append items to the transcript, and remember the turns.
+        """Append items to the transcript, and remember the turns. If the turns cannot be
+        remembered, the items are removed, so a retry does not append them twice.
 
-        Raises InvalidInput if an item is not JSON, and Refused in an incognito session.
+        Raises InvalidInput if an item is not JSON, Refused in an incognito session, and
+        StoreUnavailable.
         """
         await privacy.refuse_incognito(self.scope)
         try:
             values = [json.dumps(item) for item in items]
         except (TypeError, ValueError, RecursionError) as error:
             raise NotJson(f"An item of a conversation must be JSON: {error}") from error
-        await self.transcript.append(values, self.scope.ctx.clock())
-        if self._remembers:
+        appended = await self.transcript.append(values, self.scope.ctx.clock())
+        if not self._remembers:
+            return
+        try:
             await remember_turns(self.scope, turns)
+        except Exception:
+            with suppress(MemoristError):  # the database may be unavailable
+                await self.transcript.remove(appended)
+            raise
 
     async def last(self, limit: int | None = None) -> list[Any]:
         """Return the last items, or all, oldest first. Damaged ones are left out."""

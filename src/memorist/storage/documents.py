@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -198,18 +198,30 @@ class Transcript:
     scope: Scope
     namespace: str
 
-    async def append(self, values: Sequence[str], now: datetime) -> None:
-        """Append documents, all or none. Those of another call do not come between them."""
+    async def append(self, values: Sequence[str], now: datetime) -> dict[str, str]:
+        """Append documents, all or none, and return them by key. Those of another call do not come
+        between them."""
         sql = "SELECT max(key) FROM items WHERE scope = ? AND namespace = ?"
         at = clock.iso(now)
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             ((newest,),) = await tx.rows(self.scope, sql, (self.namespace,))
             first = int(newest or 0) + 1
+            appended = {f"{number:012}": value for number, value in enumerate(values, first)}
             puts = []
-            for number, value in enumerate(values, first):
-                puts.append((self.namespace, f"{number:012}", value, at, at, None, None))
+            for key, value in appended.items():
+                puts.append((self.namespace, key, value, at, at, None, None))
             await tx.write_each(_PUT, puts)
+        return appended
+
+    async def remove(self, appended: Mapping[str, str]) -> None:
+        """Delete what a call of `append` returned, as far as it is still there."""
+        # The key of a document that was popped is used again.
+        sql = f"DELETE FROM items {_BY_KEY} AND value = ?"
+        documents = [(self.namespace, key, value) for key, value in appended.items()]
+        async with self.store.transaction(self.scope) as tx:
+            await tx.write_each(sql, documents)
+            tx.connection.wipe_after_commit()
 
     async def last(self, limit: int | None = None) -> list[str]:
         """Return the last documents, or all, oldest first."""
