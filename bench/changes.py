@@ -170,7 +170,7 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                         for chunk in batch.chunks:
                             for old, measures in current.measure_all(chunk, batch):
                                 similar = measures["similar"]
-                                measures |= current.measure_values(chunk, old, similar)
+                                measures |= current.measure_values(chunk, old, similar, batch)
                                 found.append((measures, old.source_message_id in replaced))
                         await pipeline.write(tx, batch)
     return found

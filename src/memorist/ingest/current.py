@@ -21,32 +21,32 @@ from ..storage.transaction import Transaction
 from ..text import clock, cues, passing, repeats
 from ..text.agent_records import is_state
 from ..text.attributes import differ_in_area
+from ..text.changed import is_of_another_thing
 from ..text.contradictions import contradicts_clause
 from ..text.corrections import changes_dose, names_replaced, names_wrong
 from ..text.cues import CHANGING, read
-from ..text.endings import continues_ending, ends_another, ends_fact, ends_on_days, is_planned
+from ..text.endings import continues_ending, ends_another, ends_on_days, is_planned
+from ..text.kinds import are_of_other_kinds
 from ..text.parts import read_aspects
-from ..text.statements import says_more
 from ..text.subjects import (
-    are_of_other_kinds,
     are_parallel,
     changes_another,
     is_of_another_person,
     judges_another,
-    moves_another,
     read_subject,
     share_only_names,
     share_subject,
 )
-from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
+from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
 from .candidates import Batch
-from .echoes import JUST_BEFORE, LONGEST, find_echoes, share_rare_words
+from .doubt import estimate_doubt
+from .echoes import JUST_BEFORE, LONGEST, find_echoes, find_restated, share_rare_words
 
 DECIDE = ": confirm it, reject it, or keep both"  # the ways to decide a conflict
-LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.35  # from here on a turn supersedes the older statement
+LIKELY = 0.10  # from here on the newer statement is recalled first, and the pair is listed
+SURE = 0.30  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
 NOTE_SURE = 0.44  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
@@ -57,38 +57,39 @@ TERSE = 8  # words
 CUES = "ended moved new now corrected kept added past hypothetical".split()
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
-    "always": -5.99,
-    "ended": 1.11,  # the new statement says that something ended
-    "moved": 0.87,  # … that it became another one
-    "new": 0.53,  # … that something began
-    "now": 0.57,  # … since when
-    "corrected": 0.46,  # … that something was wrong, or is to be otherwise
-    "changing": 0.35,  # … any of these
-    "kept": 1.56,  # … that the rest stays as it is
+    "always": -4.08,
+    "ended": 0.88,  # the new statement says that something ended
+    "moved": 0.82,  # … that it became another one
+    "new": 0.67,  # … that something began
+    "now": 0.7,  # … since when
+    "corrected": 0.58,  # … that something was wrong, or is to be otherwise
+    "changing": 0.15,  # … any of these
+    "kept": 1.44,  # … that the rest stays as it is
     "added": 0.0,  # … that it is one more
     "past": -0.3,  # … what was so once
-    "hypothetical": -0.91,  # … what is hypothetical
-    "unchanged": -0.39,  # … none of that, and it has no other number or name
-    "asks": -1.27,  # share of it that asks
-    "answers": 0.42,  # it follows a question of the other side
-    "similar": 1.19,  # mean cosine by the two models, never below 0
-    "other_similar": 1.29,  # the cosine again, if it has another number or name
-    "nearest": 0.75,  # the older statement is the most similar one
-    "nearest_changing": 0.78,  # … and the new one says that something changed
-    "unrelated": -1.13,  # the two are not similar, and have no word in common
-    "rare_words": 0.56,  # rare words that both have, at most two
-    "other_number": 0.33,  # both have numbers, times or days, but none in common
-    "terse": -1.3,  # the new statement has only a few words
-    "terse_number": 1.32,  # … and another number
-    "relative": -0.73,  # it is about a relative or friend whom the older one does not name
-    "same_speaker": 3.28,  # the same person said both
-    "same_session": -0.43,  # in one session
-    "changed_here": 0.7,  # in one session, and something ended, moved or was corrected
-    "corrected_before": 0.78,  # a few turns before, and it is corrected
-    "length": -0.26,  # words of the older statement, at most 40, divided by 10
-    "new_length": -0.68,  # words of the new statement, likewise
-    "older_asks": -0.92,  # share of the older statement that asks
-    "size": -0.42,  # logarithm of the number of earlier memories, to base 10
+    "hypothetical": -0.8,  # … what is hypothetical
+    "unchanged": -0.24,  # … none of that, and it has no other number or name
+    "asks": -0.72,  # share of it that asks
+    "answers": 0.46,  # it follows a question of the other side
+    "similar": 0.47,  # mean cosine by the two models, never below 0
+    "other_similar": 0.66,  # the cosine again, if it has another number or name
+    "nearest": 0.74,  # the older statement is the most similar one
+    "nearest_changing": 0.62,  # … and the new one says that something changed
+    "unrelated": -0.95,  # the two are not similar, and have no word in common
+    "rare_words": 0.75,  # rare words that both have, at most two
+    "other_number": 0.68,  # both have numbers, times or days, but none in common
+    "terse": -1.12,  # the new statement has only a few words
+    "terse_number": 1.12,  # … and another number
+    "relative": -0.56,  # it is about a relative or friend whom the older one does not name
+    "same_speaker": 3.25,  # the same person said both
+    "same_session": -0.27,  # in one session
+    "changed_here": 0.71,  # in one session, and something ended, moved or was corrected
+    "corrected_before": 0.76,  # a few turns before, and it is corrected
+    "length": -0.37,  # words of the older statement, at most 40, divided by 10
+    "new_length": -1.01,  # words of the new statement, likewise
+    "older_asks": -0.48,  # share of the older statement that asks
+    "doubt": -3.41,  # whether it is about the same; see `estimate_doubt`
+    "size": -0.44,  # logarithm of the number of earlier memories, to base 10
 }
 
 
@@ -100,7 +101,8 @@ def measure(
     nearest: bool,
     last: int,
 ) -> dict[str, float]:
-    """Return the measures of a turn and an earlier statement, as if their values differed.
+    """Return the measures of a turn and an earlier statement, as if their values differed and there
+    were no doubt.
 
     `last` is the sequence number of the turn before it in its session.
     """
@@ -136,13 +138,14 @@ def measure(
         "length": min(old.length, LONGEST) / 10,
         "new_length": min(new.length, LONGEST) / 10,
         "older_asks": old.asks,
+        "doubt": 0.0,
         "size": math.log10(max(1, chunk.earlier)),
     }
     return {name: float(value) for name, value in measures.items()}
 
 
-def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, float]:
-    """Return the measures of the numbers and names, which take the longest to read."""
+def measure_values(chunk: Chunk, older: Memory, similar: float, batch: Batch) -> dict[str, float]:
+    """Return the measures that take the longest: of the numbers and names, and the doubt."""
     new = read(chunk.text)
     old = read(older.text)
     is_other = bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
@@ -152,6 +155,7 @@ def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, flo
         "terse_number": float(is_other and new.length <= TERSE),
         "other_similar": has_other * similar,
         "unchanged": float(not has_other and CHANGING.isdisjoint(new.cues)),
+        "doubt": estimate_doubt(chunk, older, batch),
     }
 
 
@@ -190,7 +194,7 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
             continue
         likely = repeats.weigh(measures, WEIGHTS)
         if likely >= LIKELY:  # seldom: only then the values are read
-            measures |= measure_values(chunk, memory, measures["similar"])
+            measures |= measure_values(chunk, memory, measures["similar"], batch)
             likely = repeats.weigh(measures, WEIGHTS)
             new = read(stated.text)
             if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
@@ -203,8 +207,9 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
         is_repeat = likely >= LIKELY and _says_same(stated, memory, measures["similar"], batch)
         if is_repeat and not is_wrong:
             continue
-        is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_wrong or (is_close and contradicts_clause(stated.text, memory.text)):
+        is_ruled = measures["similar"] >= CLOSE and contradicts_clause(stated.text, memory.text)
+        is_ruled = is_ruled and not is_of_another_thing(stated.text, memory.text)
+        if is_wrong or (is_ruled and chunk.has_same_source(memory)):
             likely = CERTAIN
         elif likely > UNSURE and not is_certain(stated, memory, since):
             likely = UNSURE
@@ -245,7 +250,7 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
         return False
     if ends_another(chunk.text, older.text) or is_planned(chunk.text, since):
         return False
-    if is_of_another_person(chunk.text, older.text):
+    if is_of_another_person(chunk.text, older.text) or is_of_another_thing(chunk.text, older.text):
         return False
     return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
 
@@ -270,7 +275,7 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
     is_own = not changes_another(chunk.text)
     if shares_aspect and is_own and not new.cues.isdisjoint(("ended", "moved", "new")):
         return True
-    return share_subject(chunk.text, older.text) and not moves_another(chunk.text, older.text)
+    return share_subject(chunk.text, older.text)
 
 
 def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
@@ -280,6 +285,9 @@ def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
         return False
     if judges_another(chunk.text, older.text) or ends_on_days(chunk.text, older.text):
         return True
+    aspects, older_aspects = read_aspects(chunk.text), read_aspects(older.text)
+    if aspects and older_aspects and aspects.isdisjoint(older_aspects):
+        return True  # a job and a home
     if _has_only_names(chunk, older):
         return True
     is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
@@ -314,8 +322,10 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
     """Return whether a turn only says again what an earlier statement says."""
     partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
     said = repeats.Said(chunk.text), repeats.Said(memory.text)
-    is_same = repeats.weigh(repeats.measure(*said, similar, partners)) >= repeats.LEAST
-    return is_same and chunk.has_same_source(memory)
+    if not chunk.has_same_source(memory):
+        return False
+    likely = repeats.weigh(repeats.measure(*said, similar, partners))
+    return likely >= repeats.LEAST or repeats.has_same_words(*said)
 
 
 def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:
@@ -384,13 +394,3 @@ async def end_repeats(tx: Transaction, batch: Batch) -> None:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
                 batch.others.append(pair)
                 outdate(memory, chunk, batch, chunk.id)
-
-
-async def find_restated(tx: Transaction, old: Memory, new: str) -> list[Memory]:
-    """Return the facts of a statement that a newer text ends, and other turns that say just that."""
-    derived = await tx.find_all(old.scope, Filter(derived_from=(old.id,)))
-    extracted = [memory for memory in derived if memory.evidence_text]
-    facts = [fact for fact in extracted if ends_fact(new, old.text, fact.text)]
-    others = {id for fact in facts for id in fact.evidence_ids if id != old.id}
-    turns = await tx.get(old.scope, sorted(others)) if others else []
-    return [*facts, *(turn for turn in turns if turn.is_active and not says_more(turn.text))]

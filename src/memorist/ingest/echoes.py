@@ -1,4 +1,6 @@
-"""Replies of the assistant that repeat a statement of a person, and become outdated with it."""
+"""What becomes outdated with a statement: replies of the assistant that repeat it, its facts, and
+other turns that say the same.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ import numpy as np
 
 from ..storage.transaction import Transaction
 from ..text.cues import FROM_ASSISTANT, ComparedText, read
+from ..text.endings import ends_fact
 from ..text.entities import is_common
 from ..text.parts import find_changed
 from ..text.passing import leave_out_questions
-from ..types import Memory
+from ..text.statements import says_more
+from ..types import Filter, Memory
 from .candidates import Batch
 
 JUST_BEFORE = 3  # turns
@@ -66,3 +70,13 @@ def share_rare_words(a: ComparedText, b: ComparedText) -> list[str]:
     """Return the rare words that two texts have in common, without numbers."""
     shared = [word for word in a.words & b.words if len(word) > 2 and not word[0].isdigit()]
     return [word for word in shared if not is_common(word)]
+
+
+async def find_restated(tx: Transaction, old: Memory, new: str) -> list[Memory]:
+    """Return the facts of a statement that a newer text ends, and other turns that say just that."""
+    derived = await tx.find_all(old.scope, Filter(derived_from=(old.id,)))
+    extracted = [memory for memory in derived if memory.evidence_text]
+    facts = [fact for fact in extracted if ends_fact(new, old.text, fact.text)]
+    others = {id for fact in facts for id in fact.evidence_ids if id != old.id}
+    turns = await tx.get(old.scope, sorted(others)) if others else []
+    return [*facts, *(turn for turn in turns if turn.is_active and not says_more(turn.text))]

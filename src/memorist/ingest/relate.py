@@ -179,6 +179,7 @@ async def _find_older(
     asks, speaker = snapshot.last_turn(session, turn.sequence)
     if session is not None:
         batch.places[session] = turn.sequence or 0
+    batch.rows[turn.id] = row
     at = turn.occurred_at or turn.valid_from or turn.created_at
     draft = Draft(text=turn.text, id=turn.id, labels=turn.labels, speaker=turn.speaker, at=at)
     return Chunk(

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from ..ingest import current, transitions
+from ..ingest import transitions
+from ..ingest.echoes import find_restated
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.transaction import Transaction
 from ..types import CONTRADICTS, REPLACES, Filter, Memory, State
@@ -63,7 +64,7 @@ async def end_facts(
     related = await list_replaced(tx, kept)
     since = max(transitions.held_since(gone), transitions.held_since(kept))
     changes: list[Change] = []
-    for memory in await current.find_restated(tx, gone, kept.text):
+    for memory in await find_restated(tx, gone, kept.text):
         if memory.id == kept.id:
             continue
         is_reverted = memory.id in reverted and memory.id not in related

@@ -92,6 +92,7 @@ _SPOKEN = re.compile(r"\w+")
 TURNING = frozenset("ended moved corrected kept".split())
 CHANGING = frozenset("ended moved new now corrected".split())
 _MOST_CUES = 1000  # characters; what changed is said at once, or in a text of its own
+_SOMETIMES = re.compile(r"\bnow and (?:then|again)\b")  # no cue of a change
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _OPENING_PERSON = re.compile(r"(?i)(?:i|we)\b")
 _OMITTED = re.compile(r"(?i)^(?=(?:live|work)\b)")
@@ -294,7 +295,7 @@ def read_cues(text: str) -> frozenset[str]:
     """
     by_first, stems, tables = _load()
     found: set[str] = set()
-    read = text[:_MOST_CUES].lower().replace("’", "'")
+    read = _SOMETIMES.sub(" ", text[:_MOST_CUES].lower().replace("’", "'"))
     spoken = _WORD.findall(read)
     beginnings = tuple(stems)
     for i, word in enumerate(spoken):

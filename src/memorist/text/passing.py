@@ -18,7 +18,9 @@ _HAPPENED = compile_all(_TABLES["happened"])
 _ENGLISH = _TABLES["english"]
 _LASTING = re.compile(_ENGLISH["lasting"])
 _PAST = re.compile(rf"\b{_ENGLISH['past']}\b")
-_DID = re.compile(rf"\b{_ENGLISH['who']} (?:\w+ly |also |just |all |both )?{_ENGLISH['past']}\b")
+_DID = re.compile(
+    rf"(?:\b{_ENGLISH['who']} (?:\w+ly |also |just |all |both )?|\A(?!\w+ed\b)){_ENGLISH['past']}\b"
+)
 _SENTENCE = re.compile(r"[.!?\n]+\s*")
 _FIRST = re.compile(r"\b(?:i|i['’]m|my|we|ich|je|yo|eu|io)\b")
 _STATES = re.compile(r"\b(?:i|we|ich|wir|je|j['’]|nous|yo|soy|eu|sou|io|sono)(?!\w)")
@@ -98,6 +100,8 @@ def is_event(text: str) -> bool:
 
     >>> is_event("I watched a comedy and felt happy"), is_event("Ich habe gestern Rom besucht")
     (True, True)
+    >>> is_event("woke up at 9, lovely"), is_event("Changed the port to 80")
+    (True, False)
     >>> is_event("I moved to Porto last week"), is_event("I bought a Golf"), is_event("I play chess")
     (False, False, False)
     """

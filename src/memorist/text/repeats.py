@@ -339,8 +339,9 @@ def _is_contained(said: Said, other: Said) -> bool:
 
 
 def _find_forms(text: str) -> set[str]:
-    """Return the longer words of a text as they are."""
-    return {_ARABIC_AND.sub("", word) for word in words(text.lower()) if len(word) >= LEAST_LETTERS}
+    """Return the longer words of a text, and what has a digit, as they are."""
+    found = (word for word in words(text.lower()) if len(word) >= LEAST_LETTERS or is_value(word))
+    return {_ARABIC_AND.sub("", word) for word in found}
 
 
 def weigh(measures: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
