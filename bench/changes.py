@@ -6,7 +6,8 @@
 
 Each history is stored message by message and asked one question. "Current first" is the share of the
 updates and negations in which a current message comes before every outdated one; "outdated gone" the
-share in which no outdated message is returned as current. "Wrong" counts the other histories in which
+share in which no outdated message is returned as current, "ended" the share in which all of them are
+marked as replaced. "Wrong" counts the other histories in which
 what is still true was marked as replaced. "One memory" counts the repetitions after which one memory
 has all the messages as evidence, "wrongly merged" the other histories in which messages became one.
 Both need `--jobs`: then background jobs run before the question.
@@ -40,6 +41,7 @@ from bench import data, report
 from memorist.extraction import repeats
 from memorist.ingest import current, pipeline, validation
 from memorist.ingest.candidates import load
+from memorist.ingest.doubt import estimate_doubt
 from memorist.ingest.guard import Item
 from memorist.ingest.policies import DEFAULT
 from memorist.text.clock import new_id
@@ -117,6 +119,8 @@ async def ask(
     stale = set(history["stale"]) & ranks.keys()
     kind = history["kind"]
     counts = Counter({kind: 1})
+    if kind in CHANGED:
+        counts["ended"] += set(history["stale"]) <= outdated
     if kind in CHANGED and first is not None:
         counts["current first"] += first < min((ranks[id] for id in stale), default=len(found))
         counts["outdated gone"] += stale <= outdated
@@ -170,7 +174,8 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                         for chunk in batch.chunks:
                             for old, measures in current.measure_all(chunk, batch):
                                 similar = measures["similar"]
-                                measures |= current.measure_values(chunk, old, similar, batch)
+                                measures |= current.measure_values(chunk, old, similar)
+                                measures["doubt"] = estimate_doubt(chunk, old, batch)
                                 found.append((measures, old.source_message_id in replaced))
                         await pipeline.write(tx, batch)
     return found
@@ -357,6 +362,7 @@ async def measure(histories: list[str], name: str, options: argparse.Namespace) 
         "changed": changed,
         "current first": counts["current first"] / max(1, changed),
         "outdated gone": counts["outdated gone"] / max(1, changed),
+        "ended": counts["ended"] / max(1, changed),
         "look-alikes": len(histories) - changed - counts["repeat"],
         "wrong": counts["wrong"],
         "repeated": counts["repeat"],

@@ -166,7 +166,7 @@ async def test_a_clause_among_others_replaces_the_older_value(
 
 
 async def test_a_question_about_another_part_is_answered_by_that_part(ana: ScopedClient) -> None:
-    both = "Clara is vegetarian and I'm allergic to shellfish, keep that in mind for restaurants"
+    both = "Clara lives in Bonn and I'm allergic to shellfish, keep that in mind for restaurants"
     moved = "Clara moved too by the way, she's in Leipzig now"
     receipt = await ana.remember(chat("We plan a trip to Kyoto", both, "I got the job!", moved))
     assert "replace" in (receipt.outcomes[-1].reason or "")

@@ -18,14 +18,14 @@ import numpy as np
 
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import clock, cues, passing, repeats
+from ..text import cues, passing, repeats
 from ..text.agent_records import is_state
 from ..text.attributes import differ_in_area
 from ..text.changed import is_of_another_thing
 from ..text.contradictions import contradicts_clause
 from ..text.corrections import changes_dose, names_replaced, names_wrong
-from ..text.cues import CHANGING, read
-from ..text.endings import continues_ending, ends_another, ends_on_days, is_planned
+from ..text.cues import CHANGING, TURNING, read
+from ..text.endings import continues_ending, ends_another, ends_on_days, has_passed, is_planned
 from ..text.kinds import are_of_other_kinds
 from ..text.parts import read_aspects
 from ..text.subjects import (
@@ -45,12 +45,14 @@ from .doubt import estimate_doubt
 from .echoes import JUST_BEFORE, LONGEST, find_echoes, find_restated, share_rare_words
 
 DECIDE = ": confirm it, reject it, or keep both"  # the ways to decide a conflict
-LIKELY = 0.10  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.30  # from here on a turn supersedes the older statement
+LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
+SURE = 0.32  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
 NOTE_SURE = 0.44  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 CLOSE = 0.2  # similarity from which on the rules are asked
+LEAST_SAME = 0.9  # from here on what says that something ended still says the same: "never again"
+DOUBTFUL = 0.1  # doubt from which on two statements may be a list
 PARALLEL = 0.4  # … from which on two statements may be the same sentence about different things
 DISTANT = 0.25  # similarity below which two statements need a word in common
 TERSE = 8  # words
@@ -144,8 +146,8 @@ def measure(
     return {name: float(value) for name, value in measures.items()}
 
 
-def measure_values(chunk: Chunk, older: Memory, similar: float, batch: Batch) -> dict[str, float]:
-    """Return the measures that take the longest: of the numbers and names, and the doubt."""
+def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, float]:
+    """Return the measures of the numbers and names, which take the longest to read."""
     new = read(chunk.text)
     old = read(older.text)
     is_other = bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
@@ -155,7 +157,6 @@ def measure_values(chunk: Chunk, older: Memory, similar: float, batch: Batch) ->
         "terse_number": float(is_other and new.length <= TERSE),
         "other_similar": has_other * similar,
         "unchanged": float(not has_other and CHANGING.isdisjoint(new.cues)),
-        "doubt": estimate_doubt(chunk, older, batch),
     }
 
 
@@ -193,13 +194,16 @@ def find_all_replaced(chunk: Chunk, batch: Batch) -> list[tuple[Memory, float]]:
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
         likely = repeats.weigh(measures, WEIGHTS)
+        if likely >= LIKELY:
+            measures["doubt"] = estimate_doubt(chunk, memory, batch)
+            likely = repeats.weigh(measures, WEIGHTS)
         if likely >= LIKELY:  # seldom: only then the values are read
-            measures |= measure_values(chunk, memory, measures["similar"], batch)
+            measures |= measure_values(chunk, memory, measures["similar"])
             likely = repeats.weigh(measures, WEIGHTS)
             new = read(stated.text)
             if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
                 likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
-            elif is_about_another(stated, memory, measures["similar"]):
+            elif is_about_another(stated, memory, measures):
                 likely = 0.0
             elif stated.text != chunk.text and not is_connected(stated, memory):
                 likely = 0.0  # the question is about it
@@ -252,7 +256,11 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
         return False
     if is_of_another_person(chunk.text, older.text) or is_of_another_thing(chunk.text, older.text):
         return False
-    return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
+    said = older.occurred_at or older.created_at
+    cues_said = read(chunk.text).cues
+    if "added" in cues_said and cues_said.isdisjoint(TURNING):
+        return False
+    return not cues_said.isdisjoint(("new", "now")) or not has_passed(older.text, said, since)
 
 
 def is_connected(chunk: Chunk, older: Memory) -> bool:
@@ -278,7 +286,7 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
     return share_subject(chunk.text, older.text)
 
 
-def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
+def is_about_another(chunk: Chunk, older: Memory, measures: dict[str, float]) -> bool:
     """Return whether a turn says the like of another thing or person than an earlier statement."""
     new = read(chunk.text)
     if "corrected" in new.cues:
@@ -291,7 +299,8 @@ def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
     if _has_only_names(chunk, older):
         return True
     is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
-    is_alike = similar >= (PARALLEL if new.is_english else CLOSE)
+    is_alike = measures["similar"] >= (PARALLEL if new.is_english else CLOSE)
+    is_alike = is_alike and measures["doubt"] >= DOUBTFUL
     if is_bare and is_alike and are_parallel(chunk.text, older.text):
         return True
     return are_of_other_kinds(chunk.text, older.text)
@@ -309,15 +318,6 @@ def _has_only_names(chunk: Chunk, older: Memory) -> bool:
     return share_only_names(chunk.text, older.text)
 
 
-def is_past(older: Memory, now: datetime) -> bool:
-    """Return whether a statement announced something for a time that is over by now."""
-    said = older.occurred_at or older.created_at
-    ends = []
-    for interval in clock.intervals(older.text, said):
-        ends += [end for start, end in interval.within(said, now) if start > said]
-    return bool(ends) and max(ends) <= now
-
-
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:
     """Return whether a turn only says again what an earlier statement says."""
     partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
@@ -325,7 +325,9 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
     if not chunk.has_same_source(memory):
         return False
     likely = repeats.weigh(repeats.measure(*said, similar, partners))
-    return likely >= repeats.LEAST or repeats.has_same_words(*said)
+    has_changed = not {"ended", "moved"}.isdisjoint(said[0].cues - said[1].cues)
+    least = LEAST_SAME if has_changed else repeats.LEAST
+    return likely >= least or repeats.has_same_words(*said)
 
 
 def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:

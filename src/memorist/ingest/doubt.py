@@ -16,7 +16,8 @@ from ..types import Memory
 from .analyze import Chunk
 from .candidates import Batch
 
-UNKNOWN = 0.25  # the usual doubt, if vectors are missing
+UNKNOWN = 0.4  # the usual doubt, if vectors are missing
+IN_CONTEXT = 0.25  # the most, if a text has to be read together with something else
 LEAST = -1.0  # log odds against a change from which on there is doubt
 MOST = 4.0  # … at which it is complete
 
@@ -24,7 +25,7 @@ MOST = 4.0  # … at which it is complete
 def estimate_doubt(chunk: Chunk, older: Memory, batch: Batch) -> float:
     """Return from 0 to 1 how unlikely it is that a text replaces an older one.
 
-    Who says that their home or job changed may mean any of the things that depend on it.
+    The vectors tell less of what has to be read together with something else.
     """
     new, old = _find_vectors(chunk, batch), _find_vectors(older, batch)
     names: tuple[Name, Name] = ("changes_english", "changes")
@@ -35,9 +36,19 @@ def estimate_doubt(chunk: Chunk, older: Memory, batch: Batch) -> float:
     if not odds:
         return UNKNOWN
     mean = sum(odds) / len(odds)
-    is_own = read(chunk.text).is_english and not changes_another(chunk.text)
-    most = UNKNOWN if is_own and read_aspects(chunk.text) else 1.0
+    most = IN_CONTEXT if _needs_context(chunk, older) else 1.0
     return min(most, max(0.0, (-mean - LEAST) / (MOST - LEAST)))
+
+
+def _needs_context(chunk: Chunk, older: Memory) -> bool:
+    """Return whether a text corrects something in its session, or says in English that the home or job
+    changed, on which other things depend.
+    """
+    said = read(chunk.text)
+    is_here = chunk.session is not None and chunk.session == older.labels.session
+    if is_here and "corrected" in said.cues:
+        return True
+    return said.is_english and bool(read_aspects(chunk.text)) and not changes_another(chunk.text)
 
 
 def _find_vectors(of: Chunk | Memory, batch: Batch) -> list[Vectors | None]:

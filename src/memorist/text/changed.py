@@ -51,7 +51,7 @@ def changes_another_thing(new: str, old: str) -> bool:
 def _is_of_another_thing(part: str, old: str, stated: frozenset[str]) -> bool:
     """Return whether a clause names what changed, and an older text with these stems does not."""
     found = _PATTERNS["subject"].match(part)
-    if found is None:
+    if found is None or _PATTERNS["speaker"].match(found["rest"]):
         return False
     named = words(found["named"])
     first, head = named[0], named[-1]

@@ -144,3 +144,16 @@ def is_planned(text: str, now: datetime) -> bool:
     found = [each.within(now, now + _LONGEST_PLAN) for each in clock.intervals(text, now)]
     starts = [start for occurrences in found for start, _ in occurrences]
     return bool(starts) and min(starts) > now
+
+
+def has_passed(text: str, said: datetime, now: datetime) -> bool:
+    """Return whether a text announced something, when it was said, for a time that is over by now.
+
+    >>> said, now = clock.utc(datetime(2026, 3, 1)), clock.utc(datetime(2026, 8, 1))
+    >>> has_passed("We fly to Oslo on 4 May", said, now), has_passed("We flew to Oslo on 4 May 2025", said, now)
+    (True, False)
+    """
+    ends = []
+    for interval in clock.intervals(text, said):
+        ends += [end for start, end in interval.within(said, now) if start > said]
+    return bool(ends) and max(ends) <= now
