@@ -88,3 +88,12 @@ async def test_things_that_are_told_apart_by_a_number_are_not_the_same(ana: Scop
 )
 async def test_a_change_of_the_same_thing_ends_it(ana: ScopedClient, old: str, new: str) -> None:
     assert await tell(ana, old, new) == {new}
+
+
+async def test_a_new_job_ends_the_old_one_and_not_what_else_was_said_of_the_employer(
+    ana: ScopedClient,
+) -> None:
+    party = "Dunmore Glass moved its party to July"
+    new = "I left Dunmore Glass last Friday, first week at Orval Labs now"
+    assert await tell(ana, "I work at Dunmore Glass", party, new) == {party, new}
+    assert (await ana.recall("Where do I work?")).hits[0].memory.text == new

@@ -30,6 +30,8 @@ _BESIDES = re.compile(
     re.IGNORECASE,
 )
 _HOME = "home"
+_JOB = "job"
+_NEW_JOB = re.compile(r"\b(?i:(?:first|last) (?:day|week|month|shift) at(?: the)?) (?=[A-Z])")
 _ASPECTS = word_groups("""
     home live lives living lived reside moved moving moves relocated flat apartment house address
     city town unpacked landlord wohne wohnt wohnen gezogen umgezogen umzug wohnung habite habitons
@@ -57,8 +59,13 @@ def read_aspects(text: str) -> frozenset[str]:
 
     >>> sorted(read_aspects("I quit and moved to Kiel"))
     ['home', 'job']
+    >>> sorted(read_aspects("I left Dunmore Glass, first week at Orval Labs!"))
+    ['job']
     """
-    return frozenset(_ASPECTS[word] for word in words(text) if word in _ASPECTS)
+    found = {_ASPECTS[word] for word in words(text) if word in _ASPECTS}
+    if _NEW_JOB.search(text) and "ended" in read_cues(text):
+        found.add(_JOB)
+    return frozenset(found)
 
 
 def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
